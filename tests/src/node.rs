@@ -9,10 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, kill_process};
 use xebec_kernel::process::Child;
 use xebec_testkit::service_manager::ServiceManager;
@@ -200,7 +200,7 @@ impl<'a> Node<'a> {
     }
 
     fn services(&self) -> MutexGuard<'_, Services> {
-        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+        self.services.lock()
     }
 
     /// What the service manager was asked since it was asked this.

@@ -8,10 +8,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 
 use crate::cases::{Company, company};
 use crate::groups;
@@ -76,7 +76,7 @@ pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
             &sum,
         );
     }
-    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let sum = sum.into_inner();
     println!(
         "\n{} passed, {} failed, {} skipped",
         sum.passed, sum.failed, sum.skipped
@@ -97,7 +97,7 @@ fn run_some(cases: Vec<&Case>, jobs: usize, sum: &Mutex<Sum>) {
                 while let Some(case) = next(&waiting) {
                     let started = Instant::now();
                     let result = run_isolated(case);
-                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut sum = sum.lock();
                     sum.add(case, result, started.elapsed());
                 }
             });
@@ -114,7 +114,7 @@ fn jobs() -> usize {
 
 /// The next case that nobody runs.
 fn next<'a>(waiting: &Mutex<impl Iterator<Item = &'a Case>>) -> Option<&'a Case> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner).next()
+    waiting.lock().next()
 }
 
 /// How many cases ended how.

@@ -21,12 +21,13 @@ mod stats;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::{Shared, join_all};
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tracing::{debug, error, warn};
 use xebec_format::layer::{Span, Window};
@@ -158,7 +159,7 @@ impl Filler {
 
     /// Why a fetch waits for its next try, and after how many, if all that are under way do.
     pub fn pausing(&self) -> Option<(String, u32)> {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut pauses = state.flights.values().map(|flight| flight.progress.pausing());
         let first = pauses.next()??;
         pauses.all(|pause| pause.is_some()).then_some(first)
@@ -167,7 +168,13 @@ impl Filler {
     /// Gives up every fetch under way; a reader that waits for one gets [`FillError::Abandoned`], or another fetch if its patience
     /// lasts. A span that is being decoded is still written.
     pub fn abandon(&self) {
-        let flights: Vec<Flight> = self.lock().flights.drain().map(|(_, flight)| flight).collect();
+        let flights: Vec<Flight> = self
+            .state
+            .lock()
+            .flights
+            .drain()
+            .map(|(_, flight)| flight)
+            .collect();
         for flight in flights {
             flight.task.abort();
             flight.progress.end();
@@ -188,7 +195,7 @@ impl Filler {
         let spans = wanted.len();
         loop {
             let flights = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let joined = wanted.iter().filter(|span| state.flights.contains_key(span));
                 let joined = joined.count();
                 let flights = self.board(&mut state, &wanted, patience);
@@ -520,12 +527,6 @@ impl Filler {
         self.account(index, compared);
         Ok(())
     }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
 }
 
 /// Ends a flight however its task ends, by a panic too: a flight that stayed would answer every later reader.
@@ -539,7 +540,7 @@ impl Drop for Departed<'_> {
     fn drop(&mut self) {
         self.progress.end();
         self.filler.stats.add_sources(self.progress);
-        let mut state = self.filler.lock();
+        let mut state = self.filler.state.lock();
         for span in self.group {
             // After an abandonment another flight may be under way for the same span.
             let is_own = |flight: &Flight| Arc::ptr_eq(&flight.progress, self.progress);

@@ -13,8 +13,9 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing::warn;
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::{Span, SpanTable};
@@ -189,7 +190,7 @@ impl CachedLayer {
         if runs.is_empty() {
             return spans;
         }
-        let written = self.lock();
+        let written = self.written.lock();
         for run in runs {
             for index in self.overlapping(run.start * PAGE_SIZE..run.end * PAGE_SIZE) {
                 let known = spans.last().is_some_and(|&last| last >= index);
@@ -265,7 +266,7 @@ impl CachedLayer {
 
     /// Returns how many pages were unverified and are not any more.
     fn mark_written(&self, index: usize, span: &Span) -> io::Result<u64> {
-        let mut written = self.lock();
+        let mut written = self.written.lock();
         written.set(index, true);
         let mut whole = pages_of(&span.data);
         if !whole.is_empty() && !self.page_is_whole(&written, whole.start) {
@@ -306,7 +307,7 @@ impl CachedLayer {
     pub fn sync(&self, notes: impl FnOnce() -> io::Result<()>) -> Result<bool, SyncError> {
         let synced = self.presence.sync(&*self.data, notes);
         if synced.is_err() {
-            *self.lock() = WrittenSpans::of(&self.table, &self.presence);
+            *self.written.lock() = WrittenSpans::of(&self.table, &self.presence);
         }
         synced
     }
@@ -326,7 +327,7 @@ impl CachedLayer {
         let bytes = pages.start * PAGE_SIZE..pages.end * PAGE_SIZE;
         let _turn = self.write_locks.take(from_ref(&pages), Sharing::Exclusive);
         {
-            let mut written = self.lock();
+            let mut written = self.written.lock();
             for index in self.overlapping(bytes.clone()) {
                 written.set(index, false);
             }
@@ -335,10 +336,6 @@ impl CachedLayer {
         self.data.punch(bytes)?;
         self.presence.unverified().clear(pages);
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WrittenSpans> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

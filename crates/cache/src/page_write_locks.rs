@@ -2,7 +2,8 @@
 //! other. Fills share their pages (each writes the bytes of its own span), and a lock of other pages is never in the way.
 
 use std::ops::Range;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 /// The locks that are held.
 #[derive(Debug, Default)]
@@ -41,9 +42,9 @@ impl PageWriteLocks {
             (sharing == Sharing::Exclusive || held.sharing == Sharing::Exclusive)
                 && overlap(&held.pages, pages)
         };
-        let mut all = self.lock();
+        let mut all = self.held.lock();
         while all.iter().any(in_the_way) {
-            all = self.released.wait(all).unwrap_or_else(PoisonError::into_inner);
+            self.released.wait(&mut all);
         }
         let held = Held {
             pages: pages.to_vec(),
@@ -51,10 +52,6 @@ impl PageWriteLocks {
         };
         all.push(held.clone());
         PageWriteLock { locks: self, held }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,7 +71,7 @@ fn overlap(mut one: &[Range<u64>], mut other: &[Range<u64>]) -> bool {
 
 impl Drop for PageWriteLock<'_> {
     fn drop(&mut self) {
-        let mut all = self.locks.lock();
+        let mut all = self.locks.held.lock();
         // Any lock of the same pages and sharing will do: they are alike.
         if let Some(at) = all.iter().position(|held| *held == self.held) {
             all.swap_remove(at);

@@ -19,7 +19,9 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::bitmap_file::{self, HEADER_SIZE, NO_BOOT, decode, header};
 use crate::bits::Bits;
@@ -148,7 +150,7 @@ impl Presence {
 
     /// Number of pages that are present.
     pub fn present(&self) -> u64 {
-        self.lock().count()
+        self.bits.lock().count()
     }
 
     /// Whether every page is present.
@@ -159,24 +161,23 @@ impl Presence {
     /// Whether everything that is present would count after a power cut, and as far as it does now. Never waits for a sync under way;
     /// while there is one the answer is no.
     pub fn is_durable(&self) -> bool {
-        match self.durable.try_lock() {
-            Ok(durable) => self.is_synced(&durable),
-            Err(_) => false,
-        }
+        self.durable
+            .try_lock()
+            .is_some_and(|durable| self.is_synced(&durable))
     }
 
     fn is_synced(&self, durable: &Durable) -> bool {
-        durable.synced && durable.bits == *self.lock() && !self.unverified.is_pending()
+        durable.synced && durable.bits == *self.bits.lock() && !self.unverified.is_pending()
     }
 
     /// The runs of pages inside `range` that are not present, ascending. Pages beyond the end are left out.
     pub fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        self.lock().runs(range, false)
+        self.bits.lock().runs(range, false)
     }
 
     /// The same of several ranges, in their order.
     pub(crate) fn missing_of(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
-        let bits = self.lock();
+        let bits = self.bits.lock();
         ranges
             .iter()
             .flat_map(|range| bits.runs(range.clone(), false))
@@ -185,7 +186,7 @@ impl Presence {
 
     /// The runs of pages inside `range` that are present, ascending.
     pub fn held(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        self.lock().runs(range, true)
+        self.bits.lock().runs(range, true)
     }
 
     /// Claims the pages of `range` within this boot. Their bytes must have been written already.
@@ -199,7 +200,7 @@ impl Presence {
 
     /// The same for several ranges, ascending.
     pub(crate) fn claim_all(&self, ranges: &[Range<u64>]) -> io::Result<()> {
-        let mut bits = self.lock();
+        let mut bits = self.bits.lock();
         for page in ranges.iter().cloned().flatten() {
             bits.put(page, true);
         }
@@ -219,16 +220,16 @@ impl Presence {
         data: &dyn DiskFile,
         notes: impl FnOnce() -> io::Result<()>,
     ) -> Result<bool, SyncError> {
-        let mut durable = self.lock_durable();
+        let mut durable = self.durable.lock();
         if self.is_synced(&durable) {
             return Ok(false);
         }
-        let present = self.lock().clone();
+        let present = self.bits.lock().clone();
         let cleared = self.unverified.cleared();
         if let Err(error) = data.sync_data() {
             // Pages that are durable may hold the injected bytes again that they held before they were compared.
             self.unverified.restore();
-            let mut bits = self.lock();
+            let mut bits = self.bits.lock();
             *bits = durable.bits.clone();
             self.write_present(&bits, &(0..self.pages))
                 .map_err(SyncError::Lost)?;
@@ -264,9 +265,9 @@ impl Presence {
     /// I/O errors; the pages are then claimed no more, and their bytes must stay.
     pub fn forget(&self, range: Range<u64>) -> io::Result<()> {
         // Held all the while: a sync under way must not write back what is forgotten here.
-        let mut durable = self.lock_durable();
+        let mut durable = self.durable.lock();
         {
-            let mut bits = self.lock();
+            let mut bits = self.bits.lock();
             for page in range.clone() {
                 bits.put(page, false);
             }
@@ -313,14 +314,6 @@ impl Presence {
         let (start, changed) = durable.bits.bytes_of(range);
         file.write_all_at(changed, HEADER_SIZE + start)?;
         file.sync_data()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Bits> {
-        self.bits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_durable(&self) -> MutexGuard<'_, Durable> {
-        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

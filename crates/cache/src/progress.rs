@@ -4,8 +4,10 @@
 //! at once (a range of the blob and the windows for it), the line belongs to the one that spoke last, so phases always
 //! add up to the time that passed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// What a fill can wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -132,7 +134,7 @@ impl State {
 impl Progress {
     /// The fetch waits for this from now on.
     pub fn enter(&self, phase: Phase) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.spent = state.spent();
         state.since = Instant::now();
         state.phase = phase;
@@ -140,21 +142,21 @@ impl Progress {
 
     /// The fetch is over, well or badly.
     pub fn end(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.spent = state.spent();
         state.ended = true;
     }
 
     /// A try failed for this reason, and another will follow.
     pub fn retry(&self, problem: String) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.retries += 1;
         state.problem = Some(problem);
     }
 
     /// Compressed bytes came from `source`: a host, or a word for what is kept on this one.
     pub fn received(&self, source: &str, bytes: u64) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         match state.sources.iter_mut().find(|(name, _)| &**name == source) {
             Some((_, sum)) => *sum += bytes,
             None => state.sources.push((source.into(), bytes)),
@@ -163,12 +165,12 @@ impl Progress {
 
     /// Where bytes came from so far, and how many.
     pub fn sources(&self) -> Vec<(Arc<str>, u64)> {
-        self.lock().sources.clone()
+        self.0.lock().sources.clone()
     }
 
     /// Why the last try failed and how many did, while the next one is waited for.
     pub fn pausing(&self) -> Option<(String, u32)> {
-        let state = self.lock();
+        let state = self.0.lock();
         let pauses = state.phase == Phase::Pause && !state.ended;
         let problem = state.problem.clone().filter(|_| pauses);
         problem.map(|problem| (problem, state.retries))
@@ -176,11 +178,7 @@ impl Progress {
 
     /// What it waits for now.
     pub fn phase(&self) -> Phase {
-        self.lock().phase
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().phase
     }
 }
 
@@ -245,7 +243,7 @@ impl Ticket {
     pub(crate) fn board(&self, fetches: impl Iterator<Item = Arc<Progress>>, spans: usize, joined: usize) {
         let legs = fetches.map(|fetch| {
             let (before, retries_before) = {
-                let state = fetch.lock();
+                let state = fetch.0.lock();
                 (state.spent(), state.retries)
             };
             Leg {
@@ -255,7 +253,7 @@ impl Ticket {
             }
         });
         let legs = legs.collect();
-        let mut boarded = self.lock();
+        let mut boarded = self.0.lock();
         boarded.rounds.push(legs);
         boarded.spans = boarded.spans.max(spans);
         boarded.joined = boarded.joined.max(joined);
@@ -263,7 +261,7 @@ impl Ticket {
 
     /// The account so far.
     pub fn account(&self) -> Account {
-        let boarded = self.lock();
+        let boarded = self.0.lock();
         let mut account = Account {
             spans: boarded.spans,
             joined: boarded.joined,
@@ -273,7 +271,7 @@ impl Ticket {
             let mut longest = Phases::default();
             let mut retries = 0;
             for leg in legs {
-                let state = leg.fetch.lock();
+                let state = leg.fetch.0.lock();
                 let spent = state.spent().since(&leg.before);
                 if spent.total() >= longest.total() {
                     (longest, account.phase) = (spent, state.phase);
@@ -292,10 +290,6 @@ impl Ticket {
             account.retries += retries;
         }
         account
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Boarded> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,8 +4,10 @@
 //! and it is remembered that there was none: the cache is not looked through for each of them. A registry may never send what room
 //! was promised for, so no fetch waits long for that: one that has waited goes on if the disk has the room.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Pause after an eviction that made no room: to look for layers to evict reads the whole cache.
 const ASKING_PAUSE: Duration = Duration::from_secs(5);
@@ -85,13 +87,13 @@ impl Room {
             return false;
         };
         // The result counts for all that waited for it.
-        let _one = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = self.making.lock();
         let is_vain = |at: Instant| at.elapsed() < ASKING_PAUSE;
-        if self.lock().asked_in_vain.is_some_and(is_vain) {
+        if self.known.lock().asked_in_vain.is_some_and(is_vain) {
             return false;
         }
         let made = maker.make_room(bytes);
-        self.lock().asked_in_vain = (!made).then(Instant::now);
+        self.known.lock().asked_in_vain = (!made).then(Instant::now);
         made
     }
 
@@ -102,7 +104,7 @@ impl Room {
 
     /// Notes that what was made was not enough.
     pub(crate) fn made_in_vain(&self) {
-        self.lock().asked_in_vain = Some(Instant::now());
+        self.known.lock().asked_in_vain = Some(Instant::now());
     }
 
     /// Promises `bytes` of the `free` ones that the file system reports. A fetch that has waited long enough also gets room that is
@@ -113,7 +115,7 @@ impl Room {
         free: impl FnOnce() -> Option<u64>,
         has_waited: bool,
     ) -> Answer {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let since = Instant::now();
         let promised = || {
             Answer::Promised(Promise {
@@ -158,15 +160,11 @@ impl Room {
         // If the file system says so itself, it will also say when there is room again.
         let free = free.map(|free| free.saturating_sub(KEPT_BACK));
         if free.is_none_or(|free| free >= bytes) {
-            self.lock().refused = Some(Refused {
+            self.known.lock().refused = Some(Refused {
                 free,
                 at: Instant::now(),
             });
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,7 +174,7 @@ impl Promise {
         if self.bytes == 0 {
             return;
         }
-        let mut known = self.room.lock();
+        let mut known = self.room.known.lock();
         if known
             .refused
             .as_ref()
@@ -189,7 +187,7 @@ impl Promise {
 
 impl Drop for Promise {
     fn drop(&mut self) {
-        let mut known = self.room.lock();
+        let mut known = self.room.known.lock();
         known.promised = known.promised.saturating_sub(self.bytes);
     }
 }

@@ -18,7 +18,9 @@
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::bitmap_file::{self, Found, HEADER_SIZE, NO_BOOT, header};
 use crate::bits::Bits;
@@ -104,12 +106,12 @@ impl Unverified {
 
     /// Whether no page at all is unverified, present or not.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().bits.count() == 0
+        self.state.lock().bits.count() == 0
     }
 
     /// The pages of `runs` whose bits are set, as runs.
     pub(crate) fn within(&self, runs: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.bits.count() == 0 {
             return Vec::new();
         }
@@ -132,7 +134,7 @@ impl Unverified {
                 "the layer was opened to look at it",
             ));
         }
-        let mut guard = self.lock();
+        let mut guard = self.state.lock();
         let state = &mut *guard;
         for page in runs.iter().cloned().flatten() {
             state.bits.put(page, true);
@@ -160,7 +162,7 @@ impl Unverified {
 
     /// The pages of `range` are verified, or gone. The file says so after the next sync.
     pub(crate) fn clear(&self, range: Range<u64>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.bits.count() == 0 {
             return;
         }
@@ -171,20 +173,20 @@ impl Unverified {
 
     /// What was cleared since the last sync may be lost, although it reads well: it is unverified again.
     pub(crate) fn restore(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.bits = state.kept.clone();
     }
 
     /// Whether the file may say of any page of `runs` that it is unverified, now or after a power cut.
     pub(crate) fn may_remain(&self, runs: impl IntoIterator<Item = Range<u64>>) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_set = |run: Range<u64>| !state.kept.runs(run, true).is_empty();
         state.writes != state.synced || runs.into_iter().any(is_set)
     }
 
     /// Whether a sync has something to do.
     pub(crate) fn is_pending(&self) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         match state.file {
             _ if self.is_look => false,
             OnDisk::Damaged => true,
@@ -195,7 +197,7 @@ impl Unverified {
 
     /// The pages that the file says are unverified and that are so no more. To be taken before the data is synced.
     pub(crate) fn cleared(&self) -> Bits {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut cleared = state.kept.clone();
         cleared.remove(&state.bits);
         cleared
@@ -211,7 +213,7 @@ impl Unverified {
             return Ok(());
         }
         let (file, writes) = {
-            let mut guard = self.lock();
+            let mut guard = self.state.lock();
             let state = &mut *guard;
             cleared.remove(&state.bits);
             let mut kept = state.kept.clone();
@@ -235,7 +237,7 @@ impl Unverified {
         // Without the lock: an injection, which somebody waits for, need not wait for the disk.
         file.sync_data()?;
         self.disk.sync_directory(&self.directory)?;
-        self.lock().synced = writes;
+        self.state.lock().synced = writes;
         Ok(())
     }
 
@@ -252,9 +254,5 @@ impl Unverified {
         }
         self.disk.rename(&temporary, &path)?;
         self.disk.open(&path, Access::Write)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

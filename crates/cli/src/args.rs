@@ -12,6 +12,7 @@ mod complete;
 mod container;
 mod containerd;
 mod exec;
+mod foreign;
 mod image;
 mod json;
 mod lifecycle;
@@ -113,7 +114,14 @@ impl Cli {
             })
         };
         // The same with the arguments as they are documented.
-        read().map_err(|error: clap::Error| usage::told(error, &Self::documented(), &words))
+        read().map_err(|error: clap::Error| {
+            let documented = Self::documented();
+            let text: Vec<String> = words
+                .iter()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            foreign::told(usage::told(error, &documented, &words), &documented, &text)
+        })
     }
 
     /// Whether a command line that cannot be read asks for JSON: the command has `--json`, and the word stands there.

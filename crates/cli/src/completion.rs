@@ -73,7 +73,7 @@ fn collect(command: &Command, path: &mut Vec<String>, places: &mut Vec<Place>) {
     }
 }
 
-/// By the name of the argument's value: IMAGE, CONTAINER, or both with a bar.
+/// By the name of the argument's value: IMAGE, CONTAINER, NETWORK, VOLUME, or several with bars.
 fn kinds(argument: &Arg) -> String {
     let name = argument.get_value_names().and_then(|names| names.first());
     let words = name.map_or("", |name| name.as_str()).split('|');
@@ -81,6 +81,8 @@ fn kinds(argument: &Arg) -> String {
         .filter_map(|word| match word {
             "IMAGE" => Some("images"),
             "CONTAINER" => Some("containers"),
+            "NETWORK" => Some("networks"),
+            "VOLUME" => Some("volumes"),
             _ => None,
         })
         .collect();
@@ -181,6 +183,8 @@ pub(crate) fn complete(root: &Path, run: &Path, args: &CompleteArgs) {
         match kind {
             NameKind::Images => names.extend(images(root, word)),
             NameKind::Containers => names.extend(containers(root, run)),
+            NameKind::Networks => names.extend(networks(root)),
+            NameKind::Volumes => names.extend(volumes(root)),
         }
     }
     let fitting = names.iter().filter(|name| name.starts_with(word));
@@ -208,29 +212,62 @@ fn images(root: &Path, word: &str) -> Vec<String> {
 fn containers(root: &Path, run: &Path) -> Vec<String> {
     let running = xebec_container::list(run).map(|listed| listed.records);
     let running = running.into_iter().flatten().map(|record| record.id);
-    let kept = std::fs::read_dir(root.join("containers"));
-    let kept = kept.into_iter().flatten().flatten();
-    let kept = kept.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let kept = kept.filter_map(|entry| entry.file_name().into_string().ok());
-    running.chain(kept).collect()
+    running.chain(directories(&root.join("containers"))).collect()
+}
+
+fn volumes(root: &Path) -> Vec<String> {
+    let names = directories(&root.join("volumes"));
+    names.filter(|name| !name.starts_with('.')).collect()
+}
+
+/// Those that were made; `bridge`, `host` and `none` cannot be removed, nor shown.
+fn networks(root: &Path) -> Vec<String> {
+    let names = entries(&root.join("networks")).filter_map(|entry| entry.file_name().into_string().ok());
+    let names = names.filter_map(|name| name.strip_suffix(".conflist").map(str::to_owned));
+    names.collect()
+}
+
+fn directories(of: &Path) -> impl Iterator<Item = String> + use<> {
+    let directories = entries(of).filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    directories.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+fn entries(of: &Path) -> impl Iterator<Item = std::fs::DirEntry> + use<> {
+    std::fs::read_dir(of).into_iter().flatten().flatten()
 }
 
 impl ValueEnum for NameKind {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Images, Self::Containers]
+        &[Self::Images, Self::Containers, Self::Networks, Self::Volumes]
     }
 
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
         Some(match self {
             Self::Images => "images".into(),
             Self::Containers => "containers".into(),
+            Self::Networks => "networks".into(),
+            Self::Volumes => "volumes".into(),
         })
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_volumes_and_networks_are_those_that_were_made() {
+        let root = tempfile::tempdir().unwrap();
+        for directory in ["volumes/data", "volumes/.new-x", "networks"] {
+            std::fs::create_dir_all(root.path().join(directory)).unwrap();
+        }
+        std::fs::write(root.path().join("networks/back.conflist"), b"{}").unwrap();
+        std::fs::write(root.path().join("networks/lock"), b"").unwrap();
+        assert_eq!(volumes(root.path()), ["data"]);
+        assert_eq!(networks(root.path()), ["back"]);
+        assert!(volumes(&root.path().join("nothing")).is_empty());
+    }
 
     #[test]
     fn the_scripts_ask_for_names_where_they_belong() {
@@ -242,6 +279,8 @@ mod tests {
             "\"exec\") kinds=\"containers\" many= ",
             "\"cache pin\") kinds=\"images\" many= ",
             "\"explain\") kinds=\"containers images\" many= ",
+            "\"volume rm\") kinds=\"volumes\" many=1 ",
+            "\"network rm\") kinds=\"networks\" many=1 ",
         ] {
             assert!(bash.contains(line), "{line}");
         }

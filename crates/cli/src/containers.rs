@@ -1,6 +1,7 @@
 //! `xebec ps`, and `xebec inspect` of a container.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use xebec_container::{Container, FindError, RecordedNetwork, Status, containers, find};
@@ -15,9 +16,27 @@ use crate::text;
 /// How much of a command line a table shows.
 const COMMAND: usize = 30;
 
+/// How long a listing waits until the ends of containers are written down.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1);
+/// How often it looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// What `read` gives, once none of its containers has just ended: its supervisor writes down within milliseconds how.
+fn settled<T, E>(read: impl Fn() -> Result<T, E>, containers: impl Fn(&T) -> &[Container]) -> Result<T, E> {
+    let deadline = Instant::now() + SETTLED_WITHIN;
+    loop {
+        let found = read()?;
+        if !containers(&found).iter().any(Container::is_between_states) || Instant::now() > deadline {
+            return Ok(found);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
 /// `xebec ps`.
 pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
-    let found = containers(&directories(paths)).map_err(|error| Failure::host("list containers", error))?;
+    let found = settled(|| containers(&directories(paths)), |found| &found.containers);
+    let found = found.map_err(|error| Failure::host("list containers", error))?;
     for error in &found.unreadable {
         errln!(
             "{error}; the container of that name is neither listed nor cleaned up until you remove the file"
@@ -29,7 +48,8 @@ pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
             .iter()
             .any(|filter| matches!(filter, Filter::Status(_)));
     let is_listed = |container: &Container| {
-        (is_all || container.is_active()) && args.filter.iter().all(|filter| filter.matches(container))
+        let matches = |filter: &Filter| filter.matches(container);
+        (is_all || container.is_active()) && Filter::all_match(&args.filter, matches)
     };
     let listed: Vec<Container> = found.containers.into_iter().filter(is_listed).collect();
     if args.json {
@@ -137,6 +157,21 @@ fn status(container: &Container, now: u64) -> String {
 }
 
 impl Filter {
+    /// Whether a container of which each filter holds or not is listed: of filters by the same property one must hold, of others
+    /// all, as docker has it.
+    fn all_match(filters: &[Self], holds: impl Fn(&Self) -> bool) -> bool {
+        let is_met = |filter| filters.iter().any(|other| other.is_alike(filter) && holds(other));
+        filters.iter().all(is_met)
+    }
+
+    /// Whether another filter is by the same property. Labels are not: each has to be there.
+    fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Label(..), _) => self == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
     fn matches(&self, container: &Container) -> bool {
         match self {
             Self::Name(part) => container.name.contains(part),
@@ -237,7 +272,8 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<bool, Failure
     if args.kind != Some(InspectType::Container) && !args.may_be_a_container() {
         return Ok(false);
     }
-    let container = match find(&directories(paths), &args.image.image.image) {
+    let name = &args.image.image.image;
+    let container = match settled(|| find(&directories(paths), name), std::slice::from_ref) {
         Ok(container) => container,
         Err(FindError::Unreadable(error)) => return Err(Failure::host("look for a container", error)),
         Err(error) if args.kind.is_some() => return Err(Failure::new(FailureKind::NotFound, error)),
@@ -256,6 +292,24 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<bool, Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn filters_by_one_property_are_alternatives_but_each_label_must_be_there() {
+        let name = |name: &str| Filter::Name(name.to_owned());
+        let label = |key: &str| Filter::Label(key.to_owned(), None);
+        let status = Filter::Status("exited".to_owned());
+        let listed =
+            |filters: &[Filter], held: &[Filter]| Filter::all_match(filters, |filter| held.contains(filter));
+        assert!(listed(&[], &[]));
+        assert!(listed(&[name("a"), name("b")], &[name("b")]));
+        assert!(!listed(&[name("a"), name("b"), status.clone()], &[name("b")]));
+        assert!(listed(
+            &[name("a"), name("b"), status.clone()],
+            &[name("a"), status]
+        ));
+        assert!(!listed(&[label("x"), label("y")], &[label("x")]));
+        assert!(listed(&[label("x"), label("y")], &[label("x"), label("y")]));
+    }
 
     #[test]
     fn long_command_lines_are_cut_and_control_characters_are_not_printed() {

@@ -9,9 +9,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
+use parking_lot::{Mutex, MutexGuard};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -83,7 +84,7 @@ fn start_supervisor(arguments: Vec<OsString>) -> Result<Result<String, ExitCode>
 static STARTING: Mutex<Option<Arc<Child>>> = Mutex::new(None);
 
 fn starting() -> MutexGuard<'static, Option<Arc<Child>>> {
-    STARTING.lock().unwrap_or_else(PoisonError::into_inner)
+    STARTING.lock()
 }
 
 /// From here on a signal goes to the supervisor that is starting a container, since the user may change their mind until the

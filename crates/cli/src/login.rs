@@ -4,6 +4,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xebec_format::docker_hub::registry_name;
 use xebec_images::clients::Clients;
 use xebec_oci::credentials::{
     Credential, CredentialError, Login, LoginFile, docker_file, has_login, usual_files,
@@ -99,9 +100,7 @@ fn registry_of(text: &str) -> Result<String, Failure> {
         .strip_suffix("/v1")
         .or_else(|| bare.strip_suffix("/v2"))
         .unwrap_or(bare);
-    if matches!(bare, "index.docker.io" | "registry-1.docker.io") {
-        return Ok("docker.io".to_owned());
-    }
+    let bare = registry_name(bare);
     // As a reference would have it.
     let named = xebec_oci::Repository::new(bare, "x");
     if bare.contains('/') || named.is_err() {
@@ -191,6 +190,8 @@ fn not_stored(error: &CredentialError) -> Failure {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
+    use xebec_format::docker_hub::DOCKER_HUB_NAMES;
+
     use super::*;
 
     #[test]
@@ -204,6 +205,11 @@ mod tests {
             ("[::1]:5000", "[::1]:5000"),
         ] {
             assert_eq!(registry_of(text).unwrap(), registry);
+        }
+        for name in DOCKER_HUB_NAMES {
+            for text in [name.to_owned(), format!("https://{name}/v1/"), format!("{name}/")] {
+                assert_eq!(registry_of(&text).unwrap(), "docker.io", "{text}");
+            }
         }
         for wrong in ["", "registry.example.com/team", "a b", "https://"] {
             assert!(registry_of(wrong).is_err(), "{wrong}");

@@ -12,8 +12,8 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use xebec_protocol::failure::{Failure, FailureKind};
 
 /// What became of standard output.
@@ -77,7 +77,7 @@ pub(crate) fn failure(failure: &Failure) {
 
 /// Writes on standard output with `write`, for what formats and colours its text itself.
 pub(crate) fn write_with(write: impl FnOnce() -> io::Result<()>) {
-    let mut output = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut output = OUTPUT.lock();
     if !matches!(*output, Output::Good) {
         return;
     }
@@ -101,7 +101,7 @@ pub(crate) fn end_with_reader() {
 /// The exit code of this process, whose work came to `code`: a success is none if its output is not written.
 pub(crate) fn finish(code: ExitCode) -> ExitCode {
     write_with(|| io::stdout().lock().flush());
-    let output = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = OUTPUT.lock();
     let Output::Failed(error) = &*output else {
         return code;
     };

@@ -7,11 +7,12 @@
 mod line;
 
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use rustix::termios::tcgetwinsize;
 use xebec_images::images::Report;
 use xebec_protocol::wire::Reply;
@@ -81,7 +82,7 @@ impl Progress {
 
     /// Shows a progress reply or a notice.
     pub(crate) fn show(&self, reply: &Reply) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         match reply {
             Reply::Notice { text } => {
                 state.erase();
@@ -95,7 +96,7 @@ impl Progress {
 
     /// Shows nothing more: what is written now stays.
     pub(crate) fn end(&self) {
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.has_ended = true;
         state.erase();
         self.shared.ended.notify_all();
@@ -118,17 +119,12 @@ impl Drop for Progress {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Draws the line until the end.
     fn draw_on(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while !state.has_ended {
             state.draw();
-            let waited = self.ended.wait_timeout(state, EACH);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.ended.wait_for(&mut state, EACH);
         }
     }
 }

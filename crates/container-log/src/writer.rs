@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::{Entry, LogLimits, Stream, Time, path};
 
@@ -41,7 +43,7 @@ impl LogWriter {
     }
 
     fn write(&self, entries: &[u8]) {
-        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.0.lock();
         files.write(entries);
     }
 }
@@ -299,12 +301,12 @@ mod tests {
         let log = LogWriter::open(directory.path(), LogLimits::default()).unwrap();
         let mut out = log.stream(Stream::Stdout);
         out.take(b"before\n");
-        let good = log.0.lock().unwrap().file.take();
+        let good = log.0.lock().file.take();
         let full = File::options().write(true).open("/dev/full").unwrap();
-        log.0.lock().unwrap().file = Some(full);
+        log.0.lock().file = Some(full);
         out.take(b"lost\n");
         out.take(b"lost too\n");
-        log.0.lock().unwrap().file = good;
+        log.0.lock().file = good;
         out.take(b"after\n");
         out.take(b"more\n");
         let written = text(directory.path(), 0);
@@ -317,7 +319,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         fs::write(path(directory.path(), 0), "2016-10-06T00:17:09Z stdout F ha").unwrap();
         let log = LogWriter::open(directory.path(), LogLimits::default()).unwrap();
-        log.0.lock().unwrap().is_torn = true;
+        log.0.lock().is_torn = true;
         log.stream(Stream::Stdout).take(b"whole\n");
         assert!(text(directory.path(), 0).ends_with("stdout F ha\nstdout F whole\n"));
     }

@@ -1,9 +1,14 @@
 //! The directories, files and mounts of a container while it lives ([`crate::layout`] has their paths).
 //!
+//! `directories` makes the directories, `root` mounts the container's root, and `network` attaches it to its network.
+//!
 //! The record is written before anything else and removed after everything else, so the record of a killed
 //! supervisor leads to whatever it left ([`crate::cleanup`]).
 
-use std::collections::BTreeSet;
+mod directories;
+mod network;
+mod root;
+
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,22 +17,20 @@ use rustix::process::{Resource, getrlimit};
 use xebec_confinement::SecurityContext;
 use xebec_container_log::{LogLimits, LogWriter};
 use xebec_kernel::file::write_for_this_boot;
-use xebec_kernel::lock::try_lock_directory;
-use xebec_kernel::mount::{Attributes, Detached, MountError, Overlay};
-use xebec_network::{Attaching, Resolver, Wish};
-use xebec_volume::{ContainerVolumes, Place};
+use xebec_network::Attaching;
+use xebec_volume::ContainerVolumes;
 
-use crate::layout::{CONFIG, MERGED, PID_FILE, REMOVE_MARKER, UPPER, WORK};
+use crate::layout::{CONFIG, MERGED, PID_FILE};
 use crate::name::{is_container_name, random_name};
 use crate::namespaces::PidNamespace;
-use crate::network::{NetworkPlan, host_name, set_mode, write_network_files};
+use crate::network::{NetworkPlan, host_name, write_network_files};
 use crate::process::Process;
 use crate::record::{self, Record};
-use crate::removal::{remove_bundle, remove_layer, remove_unless_kept};
+use crate::removal::{remove_bundle, remove_unless_kept};
 use crate::runtime::Runtime;
 use crate::saved_run::SavedRun;
 use crate::spec::{self, SpecInput};
-use crate::{Again, Directories, ExitCode, ImageConfig, RunError, RunOptions, StopSignal, control_groups};
+use crate::{Again, Directories, ExitCode, RunError, RunOptions, StopSignal, control_groups};
 
 /// The bundle, the layer and the record of a container. Dropped, it removes them as [`Bundle::close`] does.
 pub(crate) struct Bundle {
@@ -124,40 +127,6 @@ impl Bundle {
         }
         bundle.open = true;
         Ok(bundle)
-    }
-
-    /// Mounts the overlay on the view of an image where nobody sees it yet. The view and the command line are noted for the record,
-    /// which is written when the container's process is known.
-    pub(crate) fn mount(&mut self, view: &Path, process: &Process) -> Result<Detached, RunError> {
-        let view = fs::canonicalize(view).map_err(RunError::file("find the image view", view))?;
-        let root = self.mount_overlay(&view)?;
-        self.record.view = view;
-        self.record.set_command(&process.args);
-        self.saved.set_command(&process.args);
-        Ok(root)
-    }
-
-    /// Mounts the overlay where the runtime looks for the container's root.
-    pub(crate) fn attach(&self, root: &Detached) -> Result<(), RunError> {
-        root.attach(&self.root())
-            .map_err(|source| self.overlay_failed(source))
-    }
-
-    /// Makes the volumes that are not there, and fills new ones with what the image has in their places.
-    pub(crate) fn make_volumes(&mut self, go_on: &mut dyn FnMut() -> io::Result<()>) -> Result<(), RunError> {
-        let label = self.security.labels.selinux.as_ref();
-        let place = Place {
-            state: &self.state,
-            view: &self.record.view,
-            label: label.map(|(_, file)| file.as_str()),
-            is_active: &|name| record::path(&self.dirs.run, name).exists(),
-        };
-        Ok(self.volumes.make(&place, go_on)?)
-    }
-
-    /// Refuses a container whose mounts are not those that were opened for it.
-    pub(crate) fn compare_volumes(&self, pid: i32) -> Result<(), RunError> {
-        Ok(self.volumes.compare(pid, spec::is_masked)?)
     }
 
     /// The container's name.
@@ -258,156 +227,6 @@ impl Bundle {
         Ok(self.record.save(&self.dirs.run)?)
     }
 
-    /// Whether the container is on the host's network.
-    pub(crate) fn is_on_hosts_network(&self) -> bool {
-        self.network.is_hosts()
-    }
-
-    /// Begins to attach the container to its network, if it has one of its own. A thread does the rest.
-    pub(crate) fn begin_network(&mut self, options: &RunOptions) -> Result<(), RunError> {
-        let (NetworkPlan::Own(network), Some(id)) = (&self.network, &self.record.network.attachment) else {
-            return Ok(());
-        };
-        let host_name = host_name(options, &self.network, self.id())?;
-        let mut names = vec![self.id().to_owned()];
-        names.extend(options.network.aliases.iter().chain([&host_name]).cloned());
-        names.push(self.container_id().to_owned());
-        let mut known = BTreeSet::new();
-        names.retain(|name| known.insert(name.clone()));
-        let wish = Wish {
-            id: id.clone(),
-            container: self.id().to_owned(),
-            network: network.name().to_owned(),
-            ip: options.network.ip,
-            ports: options.network.ports.clone(),
-            more_ports: options.network.publish_all,
-            names,
-            hosts: self.path.join("etc/hosts"),
-        };
-        self.attaching = Some(Attaching::begin(&self.dirs.network_places(), wish)?);
-        if let Some(warning) = Resolver::of_host(&options.network.resolver, true).warning {
-            tracing::warn!("{warning}");
-        }
-        Ok(())
-    }
-
-    /// Publishes the ports that the image exposes, if the user asks for that.
-    pub(crate) fn publish_exposed(
-        &mut self,
-        options: &RunOptions,
-        image: &ImageConfig,
-    ) -> Result<(), RunError> {
-        if let Some(attaching) = &mut self.attaching
-            && options.network.publish_all
-        {
-            attaching.publish(&image.ports_to_publish(&options.network.ports))?;
-        }
-        Ok(())
-    }
-
-    /// Waits until the container is attached to its network, and records its addresses.
-    pub(crate) fn finish_network(&mut self) -> Result<(), RunError> {
-        let Some(attaching) = &mut self.attaching else {
-            return Ok(());
-        };
-        attaching.finish()?;
-        let attachment = attaching.attachment();
-        self.record.network.addresses.clone_from(&attachment.addresses);
-        self.record.network.ports.clone_from(&attachment.ports);
-        let ports = attachment.ports.iter().map(ToString::to_string);
-        self.saved.set_ports(ports.collect());
-        Ok(self.record.save(&self.dirs.run)?)
-    }
-
-    fn make_directories(&mut self, options: &RunOptions) -> Result<(), RunError> {
-        match self.record.is_kept {
-            true => self.take_state(options)?,
-            false => self.make_state()?,
-        }
-        self.saved.claimed()?;
-        // A bundle of this name whose record was lost.
-        remove_bundle(&self.dirs, self.id())?;
-        fs::create_dir(&self.path).map_err(RunError::file("create", &self.path))?;
-        close_to_others(&self.path)?;
-        let mut new = vec![
-            self.state.join(WORK),
-            self.path.join(MERGED),
-            self.path.join("etc"),
-        ];
-        if !self.record.is_kept {
-            new.push(self.state.join(UPPER));
-        }
-        for path in new {
-            fs::create_dir(&path).map_err(RunError::file("create", &path))?;
-        }
-        Ok(())
-    }
-
-    fn make_state(&mut self) -> Result<(), RunError> {
-        match fs::create_dir(&self.state) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(RunError::Exists(self.id().to_owned()));
-            }
-            outcome => outcome.map_err(RunError::file("create", &self.state))?,
-        }
-        close_to_others(&self.state)?;
-        let lock = try_lock_directory(&self.state);
-        self.lock = Some(lock.map_err(RunError::file("lock", &self.state))?);
-        if self.rm {
-            let marker = self.state.join(REMOVE_MARKER);
-            fs::write(&marker, b"").map_err(RunError::file("write", &marker))?;
-        }
-        Ok(())
-    }
-
-    /// Takes the directory of a container that is started again.
-    fn take_state(&mut self, options: &RunOptions) -> Result<(), RunError> {
-        let name = self.id().to_owned();
-        self.lock = match try_lock_directory(&self.state) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(RunError::Busy(name)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(RunError::Missing(name)),
-            lock => Some(lock.map_err(RunError::file("lock", &self.state))?),
-        };
-        // It may have been removed meanwhile, and another one made.
-        if !self.saved.take(options)? {
-            self.lock = None;
-            return Err(match self.state.exists() {
-                true => RunError::MadeEarlier {
-                    id: name,
-                    path: self.state.clone(),
-                },
-                false => RunError::Missing(name),
-            });
-        }
-        // A power cut leaves it.
-        remove_layer(&self.state, false)
-    }
-
-    fn mount_overlay(&self, view: &Path) -> Result<Detached, RunError> {
-        let upper = self.state.join(UPPER);
-        if !self.record.is_kept {
-            copy_root_attributes(view, &upper)?;
-        }
-        let mut overlay = Overlay::new().lower(view).upper(upper, self.state.join(WORK));
-        if self.rm {
-            // The layer is removed in any case, so a power cut may take it. Without this option an unmount
-            // syncs the whole file system that the layer is on.
-            overlay = overlay.option("volatile", None);
-        }
-        if let Some((_, label)) = &self.security.labels.selinux {
-            overlay = overlay.option("context", Some(label));
-        }
-        let mounted = overlay.mount(Attributes::empty());
-        mounted.map_err(|source| self.overlay_failed(source))
-    }
-
-    fn overlay_failed(&self, source: MountError) -> RunError {
-        RunError::Overlay {
-            id: self.id().to_owned(),
-            source,
-        }
-    }
-
     /// Writes the files that `config.json` refers to, and then `config.json`, which appears whole or not at
     /// all. Returns its contents.
     pub(crate) fn write_spec(&self, process: &Process, options: &RunOptions) -> Result<String, RunError> {
@@ -465,16 +284,6 @@ impl Bundle {
     }
 }
 
-impl Bundle {
-    /// Detaches the container from its network. What cannot be taken back is on record, and a later cleanup
-    /// tries again; it must not keep the container's files.
-    fn close_network(&mut self) {
-        if let Some(Err(error)) = self.attaching.take().map(Attaching::close) {
-            tracing::warn!(%error, id = self.id(), "cannot detach a container from its network; the next `xebec run` tries again");
-        }
-    }
-}
-
 impl Drop for Bundle {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
@@ -501,19 +310,4 @@ fn absolute(dirs: &Directories) -> Result<Directories, RunError> {
         state,
         ..dirs.clone()
     })
-}
-
-/// Gives the upper directory the owner and the mode of the view: the root of an overlay shows those of its
-/// uppermost layer.
-fn copy_root_attributes(view: &Path, upper: &Path) -> Result<(), RunError> {
-    use std::os::unix::fs::{MetadataExt, chown};
-    let root = fs::metadata(view).map_err(RunError::file("look at the image view", view))?;
-    let owned = chown(upper, Some(root.uid()), Some(root.gid()));
-    owned.map_err(RunError::file("change the owner of", upper))?;
-    set_mode(upper, root.mode() & 0o7777)
-}
-
-/// Lets root alone enter a directory of a container: its layer may hold setuid programs (CVE-2021-41103).
-fn close_to_others(path: &Path) -> Result<(), RunError> {
-    set_mode(path, 0o700)
 }

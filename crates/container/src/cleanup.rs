@@ -105,15 +105,12 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     // A runtime that was killed before it wrote its state does not know of them.
     control_groups::remove(&group);
     remove_bundle(dirs, &record.id)?;
-    // The record is trusted to name a directory only if that has the container's name.
-    if record.state.file_name() == Some(record.id.as_ref()) {
-        // Nothing has written to the layer of a container without a process.
-        remove_unless_kept(
-            dirs,
-            &record.state,
-            record.rm || (record.pid.is_none() && !record.is_kept),
-        )?;
-    }
+    // Whatever the record says of its directory. Nothing has written to the layer of a container without a process.
+    remove_unless_kept(
+        dirs,
+        &dirs.state.join(&record.id),
+        record.rm || (record.pid.is_none() && !record.is_kept),
+    )?;
     let _ = fs::remove_file(dirs.console_socket(&record.id));
     // Without it the container is detached from its network, if it had one of its own.
     record::remove(&dirs.run, &record.id);
@@ -243,6 +240,29 @@ mod tests {
         let left: Vec<String> = left.into_iter().map(|record| record.id).collect();
         assert_eq!(left, ["alive"]);
         assert_eq!(cleanup_stale(&dirs).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_record_leads_to_no_directory_elsewhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let dirs = dirs(&directory);
+        let theirs = directory.path().join("theirs/dead");
+        for path in [&theirs, &dirs.state.join("dead")] {
+            fs::create_dir_all(path).unwrap();
+            fs::write(path.join("file"), "").unwrap();
+        }
+        Record {
+            supervisor_started: 1,
+            state: theirs.clone(),
+            ..record("dead")
+        }
+        .claim(&dirs.run)
+        .unwrap();
+        let found = crate::find(&dirs, "dead").unwrap();
+        assert_eq!(found.directory, dirs.state.join("dead"));
+        assert_eq!(cleanup_stale(&dirs).unwrap(), 1);
+        assert!(theirs.join("file").exists());
+        assert!(!dirs.state.join("dead").exists());
     }
 
     #[test]

@@ -132,6 +132,8 @@ impl Container {
             return match is_running && has_begun {
                 true if control_groups::is_frozen(&record.control_group()) => Status::Paused,
                 true => Status::Running,
+                // Its policy starts it again: between the end of a run and the beginning of the next.
+                false if self.says(SavedStatus::Restarting) => Status::Restarting,
                 // Between its end and the removal of its record.
                 false if has_begun && record.pid.is_some() => Status::Exited,
                 false => Status::Created,
@@ -174,6 +176,11 @@ impl Container {
     pub fn is_closing(&self) -> bool {
         let record = self.record.as_ref();
         record.is_some_and(|record| record.is_in_this_namespace() && record.is_supervised())
+    }
+
+    /// Whether its end is not written down yet: it has ended just now, and its supervisor is about to do so.
+    pub fn is_between_states(&self) -> bool {
+        self.status() == Status::Exited && self.exit_code().is_none() && self.is_closing()
     }
 
     /// The exit code of its last run. `None` while it runs, and if its supervisor was killed before it ended.
@@ -283,9 +290,8 @@ pub fn is_stopped(directory: &Path) -> bool {
 }
 
 fn of_record(record: Record, dirs: &Directories) -> Container {
-    // The record is trusted to name a directory only if that has the container's name.
-    let own = Some(&record.state).filter(|state| state.file_name() == Some(record.id.as_ref()));
-    let directory = own.cloned().unwrap_or_else(|| dirs.state.join(&record.id));
+    // A run directory belongs to one state directory: the record is not trusted to name another.
+    let directory = dirs.state.join(&record.id);
     Container {
         record: Some(record.clone()),
         ..of_directory(directory, record.id)
@@ -392,6 +398,18 @@ mod tests {
         assert!(find(&dirs, "again").unwrap().is_active());
         assert_eq!(pause_before_restart(&dirs, "again"), Some(Duration::ZERO));
         assert_eq!(pause_before_restart(&dirs, "killed"), None);
+        make(&dirs, "next", "ab0000000003", |saved| {
+            saved.status = SavedStatus::Restarting
+        });
+        let mut next = Record::new("next", &dirs.state.join("next")).unwrap();
+        next.has_begun = Some(false);
+        next.claim(&dirs.run).unwrap();
+        assert_eq!(status("next"), Status::Restarting, "its next run has not begun");
+        next.set_pid(std::process::id() as i32).unwrap();
+        next.pid_started = Some(1);
+        next.has_begun = Some(true);
+        next.save(&dirs.run).unwrap();
+        assert_eq!(status("next"), Status::Restarting, "a run has ended");
         fs::create_dir_all(dirs.state.join("old/upper")).unwrap();
         assert_eq!(status("old"), Status::MadeEarlier);
         fs::write(dirs.state.join("again").join(REMOVE_MARKER), "").unwrap();

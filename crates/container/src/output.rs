@@ -6,11 +6,12 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -58,7 +59,7 @@ pub(crate) struct Tail(Arc<Mutex<[VecDeque<String>; 2]>>);
 impl Tail {
     fn push(&self, from: Destination, line: &[u8]) {
         let text = String::from_utf8_lossy(line.get(..TAIL_LINE_LIMIT).unwrap_or(line)).into_owned();
-        let [stdout, stderr] = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let [stdout, stderr] = &mut *self.0.lock();
         let lines = match from {
             Destination::Stdout => stdout,
             Destination::Stderr => stderr,
@@ -71,7 +72,7 @@ impl Tail {
 
     /// The lines as the end of an error message.
     pub(crate) fn sentence(&self) -> String {
-        let streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = self.0.lock();
         let mut text = String::new();
         for line in streams.iter().flatten() {
             text.push_str(if text.is_empty() {

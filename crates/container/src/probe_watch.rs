@@ -9,11 +9,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use xebec_kernel::path::open_in_root;
@@ -167,15 +168,15 @@ struct StopFlag {
 
 impl StopFlag {
     fn set(&self) {
-        *self.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.is_set.lock() = true;
         self.changed.notify_all();
     }
 
     /// Waits for `pause`, or until the flag is set. Returns whether it is set.
     fn is_set_within(&self, pause: Duration) -> bool {
-        let is_set = self.is_set.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(is_set, pause, |is_set| !*is_set);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let mut is_set = self.is_set.lock();
+        self.changed.wait_while_for(&mut is_set, |is_set| !*is_set, pause);
+        *is_set
     }
 }
 

@@ -174,6 +174,11 @@ impl Record {
         start_time(self.supervisor) == Some(self.supervisor_started) && self.is_of_this_boot()
     }
 
+    /// Whether a process, by its id and start time, is or was the container's supervisor.
+    pub fn is_supervised_by(&self, process: u32, started: u64) -> bool {
+        self.supervisor.unsigned_abs() == process && self.supervisor_started == started
+    }
+
     /// Whether it is certain that nothing of the container runs, or will: its supervisor is gone, and its
     /// command has ended or was never told to run. A container that runs on without its supervisor is left
     /// alone. So is one in another namespace of process ids, until it is shown that nothing of it is left.
@@ -235,11 +240,7 @@ pub fn list(run: &Path) -> Result<Running, RecordError> {
 /// A record that cannot be read counts as such a container: to keep a view that nothing uses costs less than
 /// to take the root away from a container.
 pub fn may_have_orphan(run: &Path, supervisor: u32, started: u64) -> bool {
-    let is_its = |record: &Record| {
-        record.supervisor.unsigned_abs() == supervisor
-            && record.supervisor_started == started
-            && !record.is_dead()
-    };
+    let is_its = |record: &Record| record.is_supervised_by(supervisor, started) && !record.is_dead();
     read_all(run).is_ok_and(|(records, unreadable)| !unreadable.is_empty() || records.iter().any(is_its))
 }
 

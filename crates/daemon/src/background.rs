@@ -85,7 +85,7 @@ fn failed(error: &dyn std::fmt::Display) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, PoisonError};
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -106,7 +106,7 @@ mod tests {
             let holder = std::thread::spawn({
                 let table = table.clone();
                 move || {
-                    let _held = table.lock().unwrap_or_else(PoisonError::into_inner);
+                    let _held = table.lock();
                     let _ = begin.send(());
                     let _ = is_free.recv();
                 }
@@ -116,7 +116,7 @@ mod tests {
             for _ in 0..50 {
                 let (background, table) = (background.clone(), table.clone());
                 starts.spawn(async move {
-                    let count = move || *table.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+                    let count = move || *table.lock() += 1;
                     background.run(count).await
                 });
             }
@@ -130,7 +130,7 @@ mod tests {
             while let Some(done) = starts.join_next().await {
                 done.unwrap().unwrap();
             }
-            assert_eq!(*table.lock().unwrap_or_else(PoisonError::into_inner), 50);
+            assert_eq!(*table.lock(), 50);
         });
     }
 }

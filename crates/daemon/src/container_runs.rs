@@ -5,7 +5,6 @@ use std::path::Path;
 use xebec_cache::store::LayerKey;
 use xebec_container::Record;
 use xebec_protocol::history::ContainerRun;
-use xebec_protocol::wire::Holder;
 use xebec_views::views::{ViewRecord, Views};
 
 /// A container that runs.
@@ -35,15 +34,10 @@ pub(crate) fn run_of(record: &Record) -> Option<String> {
 }
 
 fn live_container(record: &Record, views: &[ViewRecord]) -> Option<LiveContainer> {
-    let is_own = |holder: &&Holder| match holder {
-        Holder::Process { pid, start_time, .. } => {
-            *pid == record.supervisor.unsigned_abs() && *start_time == record.supervisor_started
-        }
-        Holder::Directory { .. } | Holder::Snapshot { .. } => false,
-    };
-    let held = views
-        .iter()
-        .find_map(|view| Some((view, view.holders.iter().find(is_own)?)));
+    let held = views.iter().find_map(|view| {
+        let holder = view.holders.iter().find(|holder| holder.supervises(record))?;
+        Some((view, holder))
+    });
     let (view, reference, manifest) = match held {
         Some((view, holder)) => {
             let (reference, manifest) = view.image_of(holder);

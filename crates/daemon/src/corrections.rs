@@ -1,7 +1,8 @@
 //! Pages that turned out to differ from their layer, and were corrected: the alarm, and the views that may have them in memory.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::error;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_fill::correction_count;
@@ -41,7 +42,7 @@ impl Corrections {
     }
 
     fn count(&self) -> MutexGuard<'_, ()> {
-        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counting.lock()
     }
 
     /// What tells a view over these layers from those that were built before pages of them were corrected, which may have

@@ -1,8 +1,9 @@
 //! What was filled and written down is brought to the disk after the start that waited for it.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::{debug, error, warn};
 use xebec_cache::presence::SyncError;
 use xebec_cache::store::LayerKey;
@@ -97,7 +98,7 @@ impl Durability {
     }
 
     fn unsynced_views(&self) -> MutexGuard<'_, Vec<(String, PathBuf)>> {
-        self.unsynced_views.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unsynced_views.lock()
     }
 
     /// Brings the metadata of the views that were mounted since to the disk. Blocks.

@@ -3,9 +3,10 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 use xebec_fill::fill_service::FillService;
@@ -93,7 +94,7 @@ impl HistoryWriter {
     /// Whether anything ended that is to be written now. A worker is not to start a thread for nothing, however long a read waits
     /// again that was refused before.
     fn has_news(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         self.fills.waits().has_ended_since(state.last_wait) || self.starts.count() > state.starts_written
     }
 
@@ -104,7 +105,7 @@ impl HistoryWriter {
 
     /// Writes what is new; with `all` also reads that were refused just now, for which the kernel may ask again. Blocks.
     fn note(&self, all: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let waits = self.fills.waits().ended_since(state.last_wait, all);
         let starts = self.starts.ended_since(&mut state.starts_written);
         if waits.is_empty() && starts.is_empty() {

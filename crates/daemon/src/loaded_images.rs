@@ -1,9 +1,10 @@
 //! Runtime images that are being loaded, or were, by the views for which they are.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use xebec_fill::fill_service::FillService;
@@ -93,7 +94,7 @@ type Table = HashMap<String, Vec<(Outcome, Option<EndedWithIt>)>>;
 
 impl Loadings {
     pub(crate) fn note(&self, view: &str, outcome: Outcome, task: Option<EndedWithIt>) {
-        let mut table = self.lock();
+        let mut table = self.0.lock();
         let known = table.entry(view.to_owned()).or_default();
         known.retain(|(outcome, _)| outcome.borrow().is_none());
         known.push((outcome, task));
@@ -101,7 +102,7 @@ impl Loadings {
 
     /// What the last start on a view loaded, if that is known soon; `None` if nothing was to be loaded.
     pub(crate) async fn of(&self, view: &str) -> Option<Loaded> {
-        let mut outcome = self.lock().get(view)?.last()?.0.clone();
+        let mut outcome = self.0.lock().get(view)?.last()?.0.clone();
         let known = tokio::time::timeout(SOON, outcome.wait_for(Option::is_some)).await;
         match known {
             Ok(Ok(image)) => image.as_ref().map(|image| image.loaded.clone()),
@@ -111,10 +112,6 @@ impl Loadings {
 
     /// Forgets all but those of these views.
     pub(crate) fn retain(&self, keep: impl Fn(&str) -> bool) {
-        self.lock().retain(|view, _| keep(view));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().retain(|view, _| keep(view));
     }
 }

@@ -4,8 +4,8 @@
 //! which Prometheus' `rate` takes for what it is; `xebec_worker_restarts_total` alone goes on, from the journal.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -305,7 +305,7 @@ fn fill_counters(fills: &FillStats) -> [(&'static str, &'static str, &AtomicU64)
 /// Where the bytes of fills came from.
 fn register_sources(registry: &mut Registry, fills: &FillStats) {
     let sources: Family<SourceLabel, Counter> = Family::default();
-    let sums = fills.sources.lock().unwrap_or_else(PoisonError::into_inner);
+    let sums = fills.sources.lock();
     for (source, bytes) in sums.iter() {
         let label = SourceLabel {
             source: source.to_string(),

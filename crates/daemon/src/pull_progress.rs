@@ -99,7 +99,9 @@ impl<'a> PullProgress<'a> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -109,7 +111,7 @@ mod tests {
         let report: Report = Arc::new({
             let told = told.clone();
             move |reply| match reply {
-                Reply::Progress { done, total, .. } => told.lock().unwrap().push((done, total)),
+                Reply::Progress { done, total, .. } => told.lock().push((done, total)),
                 reply => unreachable!("{reply:?}"),
             }
         });
@@ -117,8 +119,8 @@ mod tests {
         let mut progress = PullProgress::new(&reference, 30, &report);
         progress.is_over(10, true);
         progress.is_over(20, false);
-        assert_eq!(*told.lock().unwrap(), [(10, Some(30))]);
+        assert_eq!(*told.lock(), [(10, Some(30))]);
         progress.is_over(20, true);
-        assert_eq!(told.lock().unwrap().last(), Some(&(30, Some(30))));
+        assert_eq!(told.lock().last(), Some(&(30, Some(30))));
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::{info, warn};
 use xebec_cache::evict::{Action, Step, plan};
 use xebec_cache::policy::{LeastRecentlyUsed, Resident};
@@ -60,11 +61,11 @@ impl Quota {
 
     /// Nobody else removes layers until the guard goes.
     pub(crate) fn collect_alone(&self) -> MutexGuard<'_, ()> {
-        self.collecting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.collecting.lock()
     }
 
     fn is_over(&self) -> MutexGuard<'_, bool> {
-        self.is_over.lock().unwrap_or_else(PoisonError::into_inner)
+        self.is_over.lock()
     }
 
     /// What is cached, what uses it, and what may be evicted.

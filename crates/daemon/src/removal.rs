@@ -80,7 +80,9 @@ impl Removal {
         let found = xebec_container::containers(&directories)
             .unwrap_or_default()
             .containers;
-        let users = users_of(manifest, &self.views.held(), &found);
+        let running = found.iter().filter(|container| container.is_active());
+        let running: Vec<Record> = running.filter_map(|container| container.record.clone()).collect();
+        let users = users_of(manifest, &self.views.held(), &running);
         if !users.is_empty() {
             let users = users.join(", ");
             return refused(format!(
@@ -148,9 +150,7 @@ impl Removal {
 }
 
 /// Who has an image mounted. A view may be that of several images of the same layers: each holder has its own.
-fn users_of(manifest: Digest, views: &[ViewRecord], found: &[Container]) -> Vec<String> {
-    let running = found.iter().filter(|container| container.is_active());
-    let running: Vec<Record> = running.filter_map(|container| container.record.clone()).collect();
+fn users_of(manifest: Digest, views: &[ViewRecord], running: &[Record]) -> Vec<String> {
     let its_users = views.iter().flat_map(|view| {
         let holders = view.holders.iter().cloned();
         let (its, others): (Vec<Holder>, Vec<Holder>) =
@@ -158,7 +158,7 @@ fn users_of(manifest: Digest, views: &[ViewRecord], found: &[Container]) -> Vec<
         if its.is_empty() {
             return Vec::new();
         }
-        let is_anothers = |record: &Record| others.iter().any(|holder| is_supervisor(holder, record));
+        let is_anothers = |record: &Record| others.iter().any(|holder| holder.supervises(record));
         let on_it: Vec<Record> = running
             .iter()
             .filter(|record| !is_anothers(record))
@@ -167,11 +167,6 @@ fn users_of(manifest: Digest, views: &[ViewRecord], found: &[Container]) -> Vec<
         users(&view.path, &its, &on_it)
     });
     its_users.collect()
-}
-
-/// Whether a view is held by the supervisor of a container.
-fn is_supervisor(holder: &Holder, record: &Record) -> bool {
-    matches!(holder, Holder::Process { pid, .. } if *pid == record.supervisor.unsigned_abs())
 }
 
 /// The names of the containers that are started again with an image.
@@ -212,6 +207,31 @@ mod tests {
         assert_eq!(users_of(one, &views, &[]), ["run-1 (process 1)"]);
         assert_eq!(users_of(two, &views, &[]), ["run-2 (process 2)"]);
         assert!(users_of(other, &views, &[]).is_empty());
+    }
+
+    /// The supervisor of a container of one image was killed, and the kernel gave its id to a command that holds the other.
+    #[test]
+    fn a_process_with_the_id_of_an_ended_supervisor_takes_no_container_from_its_image() {
+        let [one, two] = ["one", "two"].map(|name| Digest::of(name.as_bytes()));
+        let holder =
+            |name, started: u64| json!({"kind": "process", "name": name, "pid": 7, "start_time": started});
+        let view: ViewRecord = serde_json::from_value(json!({
+            "name": "v", "path": "/v", "reference": "r/one:1", "manifest": one, "layers": [],
+            "holders": [holder("web", 1), holder("record", 2)],
+            "images": [
+                {"holder": holder("web", 1), "reference": "r/one:1", "manifest": one},
+                {"holder": holder("record", 2), "reference": "r/two:1", "manifest": two},
+            ],
+        }))
+        .unwrap();
+        let web: Record = serde_json::from_value(json!({
+            "id": "web", "image": "r/one:1", "pid": null, "pid_started": null, "supervisor": 7, "supervisor_started": 1,
+            "runtime": "/r", "view": "/v", "state": "/s", "rm": false, "created": 0, "command": [],
+        }))
+        .unwrap();
+        let (views, running) = ([view], [web]);
+        assert_eq!(users_of(one, &views, &running), ["container web"]);
+        assert_eq!(users_of(two, &views, &running), ["record (process 7)"]);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The service of containerd's snapshots, as the rest of the worker sees it.
 
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use xebec_snapshotter::Figures;
@@ -54,7 +55,7 @@ impl Snapshots {
             return;
         };
         let _ = serving.stop.send(true);
-        let task = serving.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = serving.task.lock().take();
         if let Some(task) = task {
             let _ = tokio::time::timeout(LAST_CALLS, task).await;
         }

@@ -13,9 +13,10 @@ mod own;
 pub(crate) mod removed_images;
 
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tracing::{error, info, warn};

@@ -32,7 +32,7 @@ use crate::container_runs::run_of;
 use crate::containers;
 use crate::learning::profile;
 use crate::start_facts::{Facts, Over, Seen, advice_to_record_again, is_to_be_recorded, report};
-use crate::start_table::{ActiveStart, StartTable, lock};
+use crate::start_table::{ActiveStart, StartTable};
 
 /// Files of complete layers that are looked at: some 10 µs each, if nobody did before.
 const MAX_FILES: usize = 20_000;
@@ -54,7 +54,7 @@ impl StartReports {
     pub(crate) fn conclude(&self, start: &ActiveStart, facts: &Facts, mut over: Over) {
         let began = Instant::now();
         let (is_shared, is_narrow) = self.views.look(&start.view).unwrap_or_default();
-        let tree = lock(&start.tree).take();
+        let tree = start.tree.lock().take();
         let nothing = PageSet::default();
         let recorded = facts
             .recorded
@@ -181,20 +181,15 @@ impl StartReports {
 
     /// The container that a command runs now.
     fn container_of_command(&self, holder: &Holder) -> Option<Record> {
-        let Holder::Process { pid, start_time, .. } = holder else {
-            return None;
-        };
         let running = xebec_container::list(&self.containers.run).ok()?;
-        let mut own = running.records.into_iter();
-        own.find(|record| {
-            record.supervisor.unsigned_abs() == *pid && record.supervisor_started == *start_time
-        })
+        let mut records = running.records.into_iter();
+        records.find(|record| holder.supervises(record))
     }
 
     /// The last start: of a container or an image, if that is named.
     pub(crate) async fn explain(self: &Arc<Self>, name: Option<&str>) -> Result<StartReport, Failure> {
         // One that is just over is waited for; one that goes on is not.
-        let active: Vec<Arc<ActiveStart>> = lock(&self.table.active).clone();
+        let active: Vec<Arc<ActiveStart>> = self.table.active.lock().clone();
         for start in &active {
             drop(start.is_over.lock().await);
         }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::debug;
 use xebec_cache::store::LayerKey;
 use xebec_fill::access_log::Watch;
@@ -51,7 +52,7 @@ pub(crate) struct StartTable {
 
 impl StartTable {
     pub(crate) fn of(&self, holder: &Holder) -> Vec<Arc<ActiveStart>> {
-        let active = lock(&self.active);
+        let active = self.active.lock();
         active
             .iter()
             .filter(|start| start.holder == *holder)
@@ -61,23 +62,23 @@ impl StartTable {
 
     /// Another holder uses the view from now on.
     pub(crate) fn note_shared(&self, view: &str) {
-        let active = lock(&self.active);
+        let active = self.active.lock();
         for start in active.iter().filter(|start| start.view == view) {
             start.is_shared.store(true, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn add(&self, start: Arc<ActiveStart>) -> bool {
-        let mut active = lock(&self.active);
+        let mut active = self.active.lock();
         if active.len() >= MAX_ACTIVE {
             debug!("{} starts are watched already", active.len());
             return false;
         }
         // Those that keep their trees.
-        let with_tree = active.iter().filter(|start| lock(&start.tree).is_some());
+        let with_tree = active.iter().filter(|start| start.tree.lock().is_some());
         let inodes: usize = with_tree.map(|start| start.inodes).sum();
         if inodes + start.inodes > MAX_INODES {
-            *lock(&start.tree) = None;
+            *start.tree.lock() = None;
         }
         active.push(start);
         true
@@ -85,7 +86,7 @@ impl StartTable {
 
     pub(crate) fn remember(&self, report: StartReport) {
         self.counts.count(&report);
-        let mut past = lock(&self.past);
+        let mut past = self.past.lock();
         if past.reports.len() >= REMEMBERED {
             past.reports.pop_front();
         }
@@ -95,17 +96,17 @@ impl StartTable {
 
     /// The starts that are remembered, the oldest first.
     pub(crate) fn past(&self) -> Vec<StartReport> {
-        lock(&self.past).reports.iter().cloned().collect()
+        self.past.lock().reports.iter().cloned().collect()
     }
 
     /// How many starts ended.
     pub(crate) fn count(&self) -> u64 {
-        lock(&self.past).count
+        self.past.lock().count
     }
 
     /// Those of them that ended after so many others; then that is how many ended.
     pub(crate) fn ended_since(&self, after: &mut u64) -> Vec<StartReport> {
-        let past = lock(&self.past);
+        let past = self.past.lock();
         let new = usize::try_from(past.count.saturating_sub(*after)).unwrap_or(usize::MAX);
         *after = past.count;
         let first = past.reports.len().saturating_sub(new);
@@ -120,7 +121,7 @@ impl StartTable {
             name.push(0);
         }
         let (name, now) = (Digest::of(&name), Instant::now());
-        let mut learned = lock(&self.learned);
+        let mut learned = self.learned.lock();
         learned.retain(|_, at| now.duration_since(*at) < LEARN_AGAIN);
         if learned.contains_key(&name) || learned.len() >= MAX_LEARNED {
             return false;
@@ -180,8 +181,4 @@ impl ActiveStart {
         }
         facts
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

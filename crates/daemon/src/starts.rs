@@ -8,10 +8,11 @@
 //!
 //! All of it is in this worker's memory, and bounded: a worker that is replaced forgets.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::warn;
 use xebec_container::{Identity, ImageConfig};
 use xebec_fill::access_log::Watch;
@@ -31,7 +32,7 @@ use crate::background::Background;
 use crate::loaded_images::{Pending, SOON};
 use crate::start_facts::{Facts, Over};
 use crate::start_reports::StartReports;
-use crate::start_table::{ActiveStart, StartPlan, StartTable, lock};
+use crate::start_table::{ActiveStart, StartPlan, StartTable};
 use crate::view_read_ahead::{START, ViewReadAhead};
 
 /// How long a start without a probe is watched.
@@ -273,7 +274,10 @@ impl Starts {
             self.read_ahead.widen_after(start.view.clone(), rest);
         }
         *is_over = true;
-        lock(&self.table.active).retain(|active| !Arc::ptr_eq(active, &start));
+        self.table
+            .active
+            .lock()
+            .retain(|active| !Arc::ptr_eq(active, &start));
     }
 
     /// Keeps with what is known of an image who its user is, unless that is kept already.

@@ -12,9 +12,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 use xebec_kernel::file::write_privately;
@@ -100,7 +100,7 @@ impl KeptLogins {
             age,
             tried: Mutex::default(),
         };
-        if let Err(error) = kept.write_tried(&kept.lock()) {
+        if let Err(error) = kept.write_tried(&kept.tried.lock()) {
             warn!("{error}");
         }
         kept.forget_old();
@@ -109,7 +109,7 @@ impl KeptLogins {
 
     /// Whether a pull of the image is under way that brings a login.
     pub fn are_tried(&self, image: &str) -> bool {
-        let tried = self.lock();
+        let tried = self.tried.lock();
         key(image).is_ok_and(|key| {
             let mut pulls = tried.pulls.values();
             pulls.any(|(repository, login)| *repository == key && login.is_some())
@@ -119,15 +119,11 @@ impl KeptLogins {
     /// Forgets logins that are too old, and says how long it is until that is worth doing again; `None` if it never is.
     pub fn forget_old(&self) -> Option<Duration> {
         let age = self.age?;
-        let _one = self.lock();
+        let _one = self.tried.lock();
         if let Err(error) = self.change(|_| {}) {
             warn!("cannot remove logins that are too old: {error}");
         }
         Some(LONGEST_PAUSE.min(age))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Tried> {
-        self.tried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes what is kept. Called by one at a time.
@@ -237,7 +233,7 @@ impl Logins for KeptLogins {
     fn begin(&self, image: &str, login: Option<&Login>) -> Result<Ticket, String> {
         let key = key(image)?;
         let login = login.map(Entry::from);
-        let mut tried = self.lock();
+        let mut tried = self.tried.lock();
         tried.last += 1;
         let ticket = Ticket(tried.last);
         tried.pulls.insert(ticket, (key, login));
@@ -249,7 +245,7 @@ impl Logins for KeptLogins {
     }
 
     fn end(&self, ticket: Ticket, has_worked: bool) -> Result<(), String> {
-        let mut tried = self.lock();
+        let mut tried = self.tried.lock();
         let Some((key, login)) = tried.pulls.remove(&ticket) else {
             return Ok(());
         };

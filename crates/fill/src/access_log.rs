@@ -8,10 +8,11 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
+use parking_lot::{Mutex, RwLock};
 use xebec_format::PAGE_SIZE;
 
 use crate::waits::container_of;
@@ -84,7 +85,7 @@ impl Watch {
     /// What the container asked for, and processes outside of all containers that do not run another one; also what
     /// all containers did if its name is not known. Takes it out.
     pub fn take(&self, container: Option<&str>) -> AllAsked {
-        let noted = std::mem::take(&mut *lock(&self.noted));
+        let noted = std::mem::take(&mut *self.noted.lock());
         let is_own = |who: &Who| match who {
             Who::Container(name) => container.is_none_or(|container| container == name),
             Who::Outside => true,
@@ -101,7 +102,7 @@ impl Watch {
 
     fn note(&self, layer: u16, event: &Event<'_>) {
         let at = u32::try_from(self.began.elapsed().as_millis()).unwrap_or(u32::MAX);
-        let mut noted = lock(&self.noted);
+        let mut noted = self.noted.lock();
         let by = noted.who(event, self.command);
         noted.push(layer, event.pages.clone(), at, by);
     }
@@ -172,14 +173,14 @@ pub struct Watchers {
 impl Watchers {
     /// From now on what is asked for is noted by a watch, for which the layer has this place.
     pub fn add(&self, layer: u16, watch: Arc<Watch>) {
-        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.write();
         list.push((layer, watch));
         self.any.store(true, Ordering::Release);
     }
 
     /// It notes nothing any more.
     pub fn remove(&self, watch: &Arc<Watch>) {
-        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.write();
         list.retain(|(_, known)| !Arc::ptr_eq(known, watch));
         self.any.store(!list.is_empty(), Ordering::Release);
     }
@@ -189,7 +190,7 @@ impl Watchers {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
-        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.read();
         let pages = bytes.start / PAGE_SIZE..bytes.end.div_ceil(PAGE_SIZE);
         let commands: Vec<u32> = list.iter().map(|(_, watch)| watch.command).collect();
         let event = Event {
@@ -206,10 +207,6 @@ impl Watchers {
 fn container_of_process(pid: i32) -> Option<String> {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     container_of(&groups).map(|(name, _)| name)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

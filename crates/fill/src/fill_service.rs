@@ -10,9 +10,10 @@ use std::future::Future;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::RwLock;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
@@ -125,10 +126,7 @@ impl FillService {
             Some(index) => self.store.open_known(key, index.span_table())?,
             None => self.store.open_layer(key, &self.store.index_bytes(key)?)?,
         };
-        let mut layers = self
-            .layers
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut layers = self.layers.write();
         // Somebody else may have opened it meanwhile; two fillers of one file would fetch everything twice.
         if let Some(served) = layers.get(&layer.identity()) {
             return Ok(served.clone());
@@ -181,10 +179,7 @@ impl FillService {
 
     /// Stops serving layers that `keep` does not want and nobody is busy with.
     pub fn retain(&self, keep: impl Fn(LayerKey) -> bool) {
-        let mut layers = self
-            .layers
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut layers = self.layers.write();
         // One that is being completed or filled stays: a second filler of its file would fetch everything twice. So
         // does one that upkeep has yet to sync; at the end nothing waits for that, the next worker syncs what is left.
         layers.retain(|_, served| {
@@ -220,10 +215,7 @@ impl FillService {
 
     /// Stops serving a layer that is to be evicted; false if the layer is in use.
     pub fn release(&self, key: LayerKey) -> bool {
-        let mut layers = self
-            .layers
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut layers = self.layers.write();
         let Some((&identity, served)) = layers.iter().find(|(_, served)| served.layer().key() == key) else {
             return true;
         };
@@ -265,12 +257,7 @@ impl FillService {
 
     /// All layers that are served.
     pub fn all(&self) -> Vec<Arc<ServedLayer>> {
-        self.layers
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.layers.read().values().cloned().collect()
     }
 
     /// Counters of fills.

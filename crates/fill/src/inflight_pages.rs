@@ -2,9 +2,9 @@
 //! them early waits for it instead of fetching its span; so does another start that needs it.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use xebec_cache::layer::CachedLayer;
@@ -34,7 +34,7 @@ impl Arrivals {
     /// Pages (ascending and apart) are on their way, as long as the sender of `more` is there. Gives those that are on their
     /// way by others already: they need not be brought twice.
     pub fn expect(&self, pages: &[Range<u64>], more: &watch::Receiver<()>) -> Vec<Range<u64>> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.retain(|expected| expected.more.has_changed().is_ok());
         let others = all.iter().filter(|expected| !expected.more.same_channel(more));
         let others = normal(others.flat_map(|expected| expected.pages.clone()).collect());
@@ -49,7 +49,7 @@ impl Arrivals {
 
     /// None of these pages comes from the sender of `own` any more.
     pub fn withdraw(&self, own: &watch::Receiver<()>) {
-        self.lock().retain(|expected| !expected.more.same_channel(own));
+        self.0.lock().retain(|expected| !expected.more.same_channel(own));
     }
 
     /// Waits until none of these pages that is missing is on its way any more by others than the sender of `own`, however
@@ -63,7 +63,9 @@ impl Arrivals {
         for run in pages {
             while let Some(mut more) = self.awaited(layer, run, Some(own)) {
                 if more.changed().await.is_err() {
-                    self.lock().retain(|expected| expected.more.has_changed().is_ok());
+                    self.0
+                        .lock()
+                        .retain(|expected| expected.more.has_changed().is_ok());
                 }
             }
         }
@@ -79,7 +81,10 @@ impl Arrivals {
             match tokio::time::timeout_at(until, more.changed()).await {
                 Ok(Ok(())) => {}
                 // This one is over; another may bring it.
-                Ok(Err(_)) => self.lock().retain(|expected| expected.more.has_changed().is_ok()),
+                Ok(Err(_)) => self
+                    .0
+                    .lock()
+                    .retain(|expected| expected.more.has_changed().is_ok()),
                 Err(_) => return,
             }
         }
@@ -92,7 +97,7 @@ impl Arrivals {
         pages: &Range<u64>,
         own: Option<&watch::Receiver<()>>,
     ) -> Option<watch::Receiver<()>> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.iter_mut().find_map(|expected| {
             if own.is_some_and(|own| expected.more.same_channel(own)) {
                 return None;
@@ -109,9 +114,5 @@ impl Arrivals {
             };
             missing.iter().any(comes).then(|| expected.more.clone())
         })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Expected>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

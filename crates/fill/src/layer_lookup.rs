@@ -26,10 +26,7 @@ const DATA: &str = "data";
 impl FillService {
     /// The layer whose data file this is, if it is served.
     pub(crate) fn known(&self, identity: FileIdentity) -> Option<Arc<ServedLayer>> {
-        let layers = self
-            .layers
-            .read()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let layers = self.layers.read();
         layers.get(&identity).cloned()
     }
 

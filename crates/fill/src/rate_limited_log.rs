@@ -1,7 +1,8 @@
 //! Log messages at most once a minute, for events whose number a container or registry decides.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// How often it is said.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -23,7 +24,7 @@ impl RateLimitedLog {
     }
 
     fn say_at(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let is_recent = |said: Instant| now.saturating_duration_since(said) < PAUSE;
         if state.said.is_some_and(is_recent) {
             state.unsaid += 1;

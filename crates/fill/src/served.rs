@@ -1,9 +1,10 @@
 //! A layer that is served: what fills it, and what readers touched of it.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use tracing::warn;
 use xebec_cache::fill::Filler;
 use xebec_cache::layer::CachedLayer;
@@ -90,10 +91,7 @@ impl ServedLayer {
 
     /// Whether readers asked for the page since the layer is served.
     pub fn is_touched(&self, page: u64) -> bool {
-        let touched = self
-            .touched
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let touched = self.touched.lock();
         touched
             .get((page / 64) as usize)
             .is_some_and(|word| word & (1 << (page % 64)) != 0)
@@ -101,19 +99,13 @@ impl ServedLayer {
 
     /// How many pages readers asked for.
     pub fn touched_pages(&self) -> u64 {
-        let touched = self
-            .touched
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let touched = self.touched.lock();
         touched.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// Notes that readers asked for a range.
     pub(crate) fn touch(&self, range: &Range<u64>) {
-        let mut touched = self
-            .touched
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut touched = self.touched.lock();
         for page in range.start / PAGE_SIZE..range.end.div_ceil(PAGE_SIZE) {
             if let Some(word) = touched.get_mut((page / 64) as usize) {
                 *word |= 1 << (page % 64);

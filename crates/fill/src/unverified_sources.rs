@@ -7,8 +7,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
@@ -35,7 +35,7 @@ static FILES: Mutex<()> = Mutex::new(());
 
 /// Which recordings brought pages of a layer; `None` if that is unknown.
 pub fn load(store: &Store, key: LayerKey) -> Option<Vec<Injection>> {
-    let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = FILES.lock();
     read(&path(store, key)).ok()
 }
 
@@ -50,7 +50,7 @@ pub fn add(
     injection: &Injection,
     has_unverified: impl Fn(LayerKey) -> bool,
 ) -> Result<(), Failure> {
-    let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = FILES.lock();
     for key in keys {
         let path = path(store, *key);
         let failed = |error| {
@@ -90,7 +90,7 @@ pub fn sync(folder: &Path) -> io::Result<()> {
 
 /// Forgets all of them if, while nobody can be added, every page was compared and nobody is bringing any.
 pub fn clear(store: &Store, key: LayerKey, is_over: impl FnOnce() -> bool) {
-    let _one = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one = FILES.lock();
     if is_over() {
         let _ = fs::remove_file(path(store, key));
     }

@@ -5,8 +5,9 @@
 //! as a punch or a rename.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Condvar, Mutex};
 use xebec_cache::store::LayerKey;
 
 /// The table of reservations and evictions.
@@ -26,9 +27,9 @@ impl Usage {
     /// Reserves layers, when those of them that are going have gone. They may not be there then. Blocks.
     pub fn reserve(self: &Arc<Self>, keys: impl IntoIterator<Item = LayerKey>) -> Reservation {
         let keys: Vec<LayerKey> = keys.into_iter().collect();
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         while keys.iter().any(|key| table.going.contains(key)) {
-            table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut table);
         }
         for key in &keys {
             *table.reserved.entry(*key).or_default() += 1;
@@ -41,7 +42,7 @@ impl Usage {
 
     /// Marks a layer as going; `None` when it is reserved, or going already.
     pub fn evict(self: &Arc<Self>, key: LayerKey) -> Option<Going> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if table.reserved.contains_key(&key) || !table.going.insert(key) {
             return None;
         }
@@ -53,11 +54,7 @@ impl Usage {
 
     /// Whether a request relies on the layer.
     pub fn is_reserved(&self, key: LayerKey) -> bool {
-        self.lock().reserved.contains_key(&key)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().reserved.contains_key(&key)
     }
 }
 
@@ -69,7 +66,7 @@ pub struct Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut table = self.usage.lock();
+        let mut table = self.usage.table.lock();
         for key in &self.keys {
             if let Some(count) = table.reserved.get_mut(key) {
                 *count -= 1;
@@ -89,7 +86,7 @@ pub struct Going {
 
 impl Drop for Going {
     fn drop(&mut self) {
-        self.usage.lock().going.remove(&self.key);
+        self.usage.table.lock().going.remove(&self.key);
         self.usage.changed.notify_all();
     }
 }

@@ -8,9 +8,10 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use xebec_cache::fill::Patience;
 use xebec_cache::progress::{Account, Ticket};
 use xebec_cache::store::LayerKey;
@@ -272,7 +273,7 @@ impl Waits {
     pub fn begin(&self, event: &Event, key: Option<LayerKey>, range: Range<u64>) -> Arc<Waiter> {
         let file = event.file;
         let (since, denials, before) = self.clock(event, file, &range);
-        let earlier = before.and_then(|serial| lock(&self.past).take(serial));
+        let earlier = before.and_then(|serial| self.past.lock().take(serial));
         let waiter = Arc::new(Waiter {
             serial: event.serial,
             key,
@@ -287,7 +288,7 @@ impl Waits {
             earlier: earlier.map(Box::new),
             named_after: AtomicU64::new(self.slow.as_millis() as u64),
         });
-        lock(&self.now).insert(event.serial, waiter.clone());
+        self.now.lock().insert(event.serial, waiter.clone());
         waiter
     }
 
@@ -298,9 +299,9 @@ impl Waits {
 
     /// A reader does not wait any longer: it gets its bytes, or this error.
     pub fn end(&self, waiter: &Waiter, error: Option<String>) {
-        lock(&self.now).remove(&waiter.serial);
+        self.now.lock().remove(&waiter.serial);
         if error.is_some() {
-            let mut denied = lock(&self.denied);
+            let mut denied = self.denied.lock();
             if denied.len() >= DENIALS {
                 denied.pop_front();
             }
@@ -325,12 +326,12 @@ impl Waits {
                 waiter.ticket.account().phases,
             ),
         }
-        lock(&self.past).push(record);
+        self.past.lock().push(record);
     }
 
     /// Whether any wait ended since, of which no more may come: [`Self::ended_since`] has it.
     pub fn has_ended_since(&self, after: u64) -> bool {
-        let past = lock(&self.past);
+        let past = self.past.lock();
         let first = past.ended.partition_point(|ended| ended.number <= after);
         past.ended.get(first).is_some_and(Ended::is_settled)
     }
@@ -338,7 +339,7 @@ impl Waits {
     /// The waits that ended since, in the order in which they did, up to the first of which more may come; each with its number,
     /// which is above `after`. With `all`, those too of which more may come.
     pub fn ended_since(&self, after: u64, all: bool) -> Vec<(u64, WaitRecord)> {
-        let past = lock(&self.past);
+        let past = self.past.lock();
         let first = past.ended.partition_point(|ended| ended.number <= after);
         let later = past.ended.range(first..);
         later
@@ -350,7 +351,7 @@ impl Waits {
     /// The waits that are remembered, the oldest first, and then those that go on.
     pub fn records(&self) -> Vec<WaitRecord> {
         let now = self.now();
-        let past = lock(&self.past);
+        let past = self.past.lock();
         let mut records: Vec<WaitRecord> = past.ended.iter().map(|ended| ended.record.clone()).collect();
         drop(past);
         records.extend(now.iter().map(|waiter| waiter.record(false, None)));
@@ -360,7 +361,7 @@ impl Waits {
     /// Those of them that began at that time, in milliseconds since 1970, or later.
     pub fn since(&self, began: u64) -> Vec<WaitRecord> {
         let now = self.now();
-        let past = lock(&self.past);
+        let past = self.past.lock();
         let ended = past.ended.iter().map(|ended| &ended.record);
         let mut records: Vec<WaitRecord> = ended.filter(|wait| wait.began >= began).cloned().collect();
         drop(past);
@@ -399,7 +400,7 @@ impl Waits {
 
     /// The table, without those whose task is gone: their readers were denied when it went.
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Waiter>>> {
-        let mut now = lock(&self.now);
+        let mut now = self.now.lock();
         now.retain(|_, waiter| Arc::strong_count(waiter) > 1);
         now
     }
@@ -411,7 +412,7 @@ impl Waits {
         file: Option<FileIdentity>,
         range: &Range<u64>,
     ) -> (u64, u32, Option<u64>) {
-        let mut denied = lock(&self.denied);
+        let mut denied = self.denied.lock();
         while denied
             .front()
             .is_some_and(|denied| denied.at.elapsed() > SAME_READ)
@@ -430,10 +431,6 @@ impl Waits {
             _ => (event.since, 0, None),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! zstd frames whose plain size is known.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use zstd::bulk::Decompressor;
 
 /// So many decompressors are kept for later use, about 100 KB each: making one takes longer than decompressing
@@ -16,16 +16,13 @@ static IDLE: Mutex<Vec<Decompressor<'static>>> = Mutex::new(Vec::new());
 /// # Errors
 /// When the bytes are no frames, or hold more.
 pub(crate) fn decompress(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
-    let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let idle = IDLE.lock().pop();
     let mut decompressor = match idle {
         Some(decompressor) => decompressor,
         None => Decompressor::new()?,
     };
     let plain = decompressor.decompress(stored, most);
-    keep(
-        &mut IDLE.lock().unwrap_or_else(PoisonError::into_inner),
-        decompressor,
-    );
+    keep(&mut IDLE.lock(), decompressor);
     plain
 }
 
@@ -51,7 +48,7 @@ mod tests {
             assert!(decompress(&stored, plain.len() - 1).is_err());
             assert!(decompress(&stored[..9], plain.len()).is_err());
         }
-        assert!(IDLE.lock().unwrap().len() <= KEPT);
+        assert!(IDLE.lock().len() <= KEPT);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! and how the merged tree becomes an EROFS metadata image.
 //!
 //! * [`digest`]: SHA-256 digests as the OCI specification spells them.
+//! * [`docker_hub`]: the several names of one registry.
 //! * [`path`]: validated paths inside an image.
 //! * [`layer`]: the [`layer::LayerIndex`]: tree, pieces and spans of one layer, and its encoding.
 //! * [`merge`]: the trees of an image's layers become one [`image::ImageTree`].
@@ -10,6 +11,7 @@
 
 mod columns;
 pub mod digest;
+pub mod docker_hub;
 pub mod erofs;
 mod frame;
 pub mod image;

@@ -7,9 +7,10 @@
 //! `Limits::image` is refused by name. So is one for which there is no room beside others, but only if it is large:
 //! `Limits::own` each image may have whatever others hold, so that nobody keeps usual ones from starting.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use xebec_protocol::failure::{Failure, FailureKind};
 
 /// All images together may take this part of the host's memory: the rest is for what runs in them.
@@ -116,7 +117,7 @@ impl Account {
     /// Whether so many bytes more may be held; then they count. Once they may not, nothing more may: the image is refused.
     pub(super) fn take(&self, bytes: u64) -> bool {
         let limits = self.budget.limits;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let held = state.held.saturating_add(bytes);
         let problem = if state.refused.is_some() {
             return false;
@@ -137,7 +138,7 @@ impl Account {
 
     /// So many bytes are held no more.
     pub(super) fn give(&self, bytes: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let held = state.held.saturating_sub(bytes);
         let own = self.budget.limits.own;
         let less = shared(state.held, own) - shared(held, own);
@@ -156,7 +157,7 @@ impl Account {
     /// # Errors
     /// Why the image is refused, if it is.
     pub(super) fn check(&self) -> Result<(), Failure> {
-        self.lock().refused.clone().map_or(Ok(()), Err)
+        self.state.lock().refused.clone().map_or(Ok(()), Err)
     }
 
     fn too_large(&self) -> String {
@@ -176,10 +177,6 @@ impl Account {
             self.image,
             self.budget.limits.all >> 20
         )
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -212,7 +209,7 @@ impl Drop for Held {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let held = self.lock().held;
+        let held = self.state.lock().held;
         self.give(held);
     }
 }
@@ -271,7 +268,7 @@ mod tests {
         let mut held = account.hold(30).unwrap();
         assert!(held.grow(20) && !held.grow(31));
         held.keep(15);
-        assert_eq!(account.lock().held, 15);
+        assert_eq!(account.state.lock().held, 15);
         assert_eq!(budget.held.load(Ordering::Acquire), 5);
         drop(account);
         assert_eq!(budget.held.load(Ordering::Acquire), 0);

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing::{info, warn};
 use xebec_oci::credentials::Login;
 use xebec_oci::{Client, ClientConfig, Stats};
@@ -95,7 +96,7 @@ impl Clients {
     /// When `registries.toml` is damaged.
     pub fn get(&self, docker_config: Option<&Path>) -> Result<Client, Failure> {
         let key = (docker_config.map(Path::to_owned), self.logins.clone());
-        let mut made = self.lock();
+        let mut made = self.clients.lock();
         // Before it is read: what is written meanwhile is seen by the next call.
         let version = Some(Version::of(&self.settings));
         let known = made.clients.get(&key).cloned();
@@ -163,7 +164,7 @@ impl Clients {
 
     /// Counters of all clients together.
     pub fn stats(&self) -> Stats {
-        self.lock().stats()
+        self.clients.lock().stats()
     }
 
     fn read_settings(&self) -> Result<ClientConfig, Failure> {
@@ -178,12 +179,6 @@ impl Clients {
                 format!("{}: {error}", self.settings.display()),
             )
         })
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Made> {
-        self.clients
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

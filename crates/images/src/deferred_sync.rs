@@ -3,8 +3,9 @@
 //! believed (decision 0015).
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
@@ -15,7 +16,7 @@ const AT_ONCE: usize = 2;
 /// What is to be synced, of one installation.
 #[derive(Clone, Debug)]
 pub(crate) struct DeferredSync {
-    notes: Arc<Mutex<Notes>>,
+    pub(crate) notes: Arc<Mutex<Notes>>,
     pub(crate) turns: Arc<Semaphore>,
 }
 
@@ -39,15 +40,11 @@ impl Default for DeferredSync {
 impl DeferredSync {
     /// A layer's folder was made, with what is known about its index.
     pub(crate) fn add_layer(&self, key: LayerKey) {
-        self.lock().layers.insert(key);
+        self.notes.lock().layers.insert(key);
     }
 
     /// The first record of an image was written.
     pub(crate) fn add_image(&self, manifest: Digest) {
-        self.lock().images.insert(manifest);
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock().images.insert(manifest);
     }
 }

@@ -2,8 +2,9 @@
 //! read and decode them again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use xebec_cache::store::LayerKey;
 use xebec_format::layer::LayerIndex;
 
@@ -20,18 +21,14 @@ impl<T> Default for IndexCache<T> {
 impl<T> IndexCache<T> {
     /// The index that a key names, if it is in memory.
     pub(super) fn get(&self, key: LayerKey) -> Option<Arc<T>> {
-        self.lock().get(&key)?.upgrade()
+        self.0.lock().get(&key)?.upgrade()
     }
 
     /// Notes one whose bytes had the key's digest. One that is held already stays: its holder may keep it for longer.
     pub(super) fn note(&self, key: LayerKey, index: &Arc<T>) {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         known.retain(|_, index| index.strong_count() > 0);
         known.entry(key).or_insert_with(|| Arc::downgrade(index));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<LayerKey, Weak<T>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

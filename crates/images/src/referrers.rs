@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tracing::warn;
 use xebec_container::Identity;
@@ -125,7 +125,7 @@ impl Referrers {
             }
             _ => None,
         });
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ahead = self.ahead.lock();
         ahead.extend(fetched.into_iter().map(|artifact| (artifact.digest, artifact)));
         found
     }
@@ -140,11 +140,7 @@ impl Referrers {
     /// # Errors
     /// When it cannot be had.
     pub async fn artifact(&self, digest: Digest) -> Result<FetchedManifest, ClientError> {
-        let ahead = self
-            .ahead
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&digest);
+        let ahead = self.ahead.lock().remove(&digest);
         if let Some(ahead) = ahead {
             return Ok(ahead);
         }

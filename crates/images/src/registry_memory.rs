@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 use xebec_oci::memory::{LACK_LASTS, RegistryMemory};
@@ -61,7 +61,7 @@ impl RegistryMemory for RememberedRegistries {
     }
 
     fn saw_referrers(&self, server: &str, has: bool) {
-        let _one = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = CHANGING.lock();
         let mut table = self.read();
         let now = xebec_kernel::clock::seconds_since_1970();
         let known = &mut table.no_referrers_api;

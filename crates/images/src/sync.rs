@@ -13,7 +13,7 @@ impl Images {
     /// # Errors
     /// The first thing that the disk does not take; it may be gone after a power cut. The rest is brought there all the same.
     pub fn sync(&self) -> Result<(), Failure> {
-        let notes = std::mem::take(&mut *self.unsynced.lock());
+        let notes = std::mem::take(&mut *self.unsynced.notes.lock());
         let layers: Vec<LayerKey> = notes.layers.into_iter().collect();
         let layers = facts::sync(&self.store, &layers);
         let images = notes.images.into_iter();

@@ -15,6 +15,8 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings};
 use xebec_protocol::wire::{MAX_LINE, Reply, Request, Status};
 
+use crate::guard;
+
 /// How long a daemon that was just started may take until its socket answers.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long another keeper, that was started at the same moment and won, may take to listen.
@@ -66,7 +68,7 @@ impl Daemon {
     /// # Errors
     /// The daemon's own failures; a daemon that does not start or dies again and again.
     pub fn ask(&self, request: &Request, listen: &mut dyn FnMut(&Reply)) -> Result<Reply, Failure> {
-        let connect = || self.connect().map(Some);
+        let connect = || self.connect(request).map(Some);
         let reply = self.exchange(request, listen, &connect)?;
         reply.ok_or_else(not_running)
     }
@@ -78,7 +80,7 @@ impl Daemon {
     /// The daemon's own failures; a daemon that dies again and again.
     pub fn ask_running(&self, request: &Request) -> Result<Option<Reply>, Failure> {
         let connect = || match UnixStream::connect(self.paths.socket()) {
-            Ok(stream) => self.check_root().map(|()| Some(stream)),
+            Ok(stream) => self.check_root(request).map(|()| Some(stream)),
             Err(_) => Ok(None),
         };
         self.exchange(request, &mut |_| (), &connect)
@@ -138,10 +140,10 @@ impl Daemon {
         Ok(None)
     }
 
-    fn connect(&self) -> Result<UnixStream, Failure> {
+    fn connect(&self, request: &Request) -> Result<UnixStream, Failure> {
         let socket = self.paths.socket();
         if let Ok(stream) = UnixStream::connect(&socket) {
-            self.check_root()?;
+            self.check_root(request)?;
             return Ok(stream);
         }
         let keeper = self.start()?;
@@ -166,8 +168,9 @@ impl Daemon {
         }
     }
 
-    /// That the daemon of this run directory keeps its state in this root directory: what it has mounted as the cache tells.
-    fn check_root(&self) -> Result<(), Failure> {
+    /// That the daemon of this run directory keeps its state in this root directory: what it has mounted as the cache tells. A daemon
+    /// whose cache was removed can still be ended, and say what uses it.
+    fn check_root(&self, request: &Request) -> Result<(), Failure> {
         let guarded = self.paths.guarded();
         let status = rustix::fs::statx(
             rustix::fs::CWD,
@@ -183,6 +186,17 @@ impl Daemon {
         if !is_mounted || is_same(&self.paths.layers(), &guarded) {
             return Ok(());
         }
+        if guard::shows_deleted_cache(&guarded) {
+            if matches!(request, Request::Stop { .. } | Request::Status) {
+                return Ok(());
+            }
+            let message = format!(
+                "{} was removed while the daemon runs; end that daemon by `xebec daemon stop --force`, and the next command starts \
+                 another",
+                self.paths.layers().display()
+            );
+            return Err(Failure::new(FailureKind::Host, message));
+        }
         let message = format!(
             "the daemon of {} has another root directory than {}; give the one that it was started with by --root, or another \
              --run",
@@ -196,9 +210,13 @@ impl Daemon {
         let log = self.paths.run().join("daemon.log");
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let last = text.lines().rfind(|line| !line.trim().is_empty());
-        let last = last.unwrap_or("nothing is in its log");
+        // What it said counts, not that nobody listens where it would.
+        let last = last.map_or_else(
+            || format!("its log is empty, and its socket: {error}"),
+            str::to_owned,
+        );
         let message = format!(
-            "the daemon did not start ({error}): {last}; see {}, and try `xebec doctor`",
+            "the daemon did not start: {last}; see {}, and try `xebec doctor`",
             log.display()
         );
         Failure::new(FailureKind::Host, message)

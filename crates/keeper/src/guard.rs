@@ -15,6 +15,16 @@ const MAX_STACKED: usize = 64;
 /// How the kernel shows that the cache which is mounted has been deleted (`Documentation/filesystems/proc.rst`).
 const DELETED: &str = "/layers//deleted";
 
+/// Whether what is mounted there is a cache that has been deleted since.
+pub(crate) fn shows_deleted_cache(mount: &Path) -> bool {
+    let top = Top::at(mount).ok().flatten();
+    top.is_some_and(|top| is_deleted(&top))
+}
+
+fn is_deleted(top: &Top) -> bool {
+    top.info().root.to_string_lossy().ends_with(DELETED)
+}
+
 /// Binds `layers` to `mount` and marks that mount with a new group, before anyone can open a file through it.
 ///
 /// A mount that a daemon left which died whole is kept and marked again at once: what was opened through it is
@@ -42,8 +52,8 @@ pub(crate) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), Keepe
 fn clear_left(mount: &Path) -> Result<(), KeeperError> {
     for _ in 0..MAX_STACKED {
         let Some(top) = Top::at(mount)? else { break };
-        let info = top.info();
-        if !info.root.to_string_lossy().ends_with(DELETED) {
+        if !is_deleted(&top) {
+            let info = top.info();
             return Err(KeeperError::Stranger {
                 at: mount.to_owned(),
                 filesystem: info.filesystem.clone(),

@@ -169,3 +169,23 @@ fn a_busy_mount_says_so_and_can_be_taken_out_lazily() {
         assert!(bound().is_none());
     });
 }
+
+#[test]
+fn what_is_mounted_is_found_when_its_directory_was_removed() {
+    isolated(
+        "what_is_mounted_is_found_when_its_directory_was_removed",
+        LIMIT,
+        || {
+            let place = tempfile::tempdir().unwrap();
+            let path = |name: &str| place.path().join(name);
+            fs::create_dir(path("origin")).unwrap();
+            fs::create_dir(path("bound")).unwrap();
+            mount::bind_private(&path("origin"), &path("bound")).unwrap();
+            fs::remove_dir(path("origin")).unwrap();
+            let top = Top::at(&path("bound")).unwrap().expect("it is still mounted");
+            assert!(top.info().root.to_string_lossy().ends_with("//deleted"));
+            top.detach().unwrap();
+            assert!(!mount::is_mounted(&path("bound")).unwrap());
+        },
+    );
+}

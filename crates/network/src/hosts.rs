@@ -112,27 +112,36 @@ fn rewrite(path: &Path, lines: &str) -> io::Result<()> {
     }
     let mut old = Vec::new();
     (&file).take(LIMIT).read_to_end(&mut old)?;
-    let new = replaced(&String::from_utf8_lossy(&old), lines);
-    if new.as_bytes() != old {
+    let new = replaced(&old, lines);
+    if new != old {
         // First all of it, and then the end: a reader finds no empty file.
-        file.write_all_at(new.as_bytes(), 0)?;
+        file.write_all_at(&new, 0)?;
         file.set_len(new.len() as u64)?;
     }
     Ok(())
 }
 
-/// The text with these lines between its marks.
-fn replaced(old: &str, lines: &str) -> String {
+/// The file's contents with these lines between the marks. What is not ours may have any encoding.
+pub(crate) fn replaced(old: &[u8], lines: &str) -> Vec<u8> {
     let begin = format!("{BEGIN}\n");
     let end = format!("{END}\n");
-    let (before, rest) = old.split_once(&begin).unwrap_or((old, ""));
-    let after = rest.split_once(&end).map_or("", |(_, after)| after);
-    let gap = if before.is_empty() || before.ends_with('\n') {
-        ""
-    } else {
-        "\n"
+    let (before, rest) = split_once(old, &begin).unwrap_or((old, b""));
+    let (_, after) = split_once(rest, &end).unwrap_or_default();
+    let gap = match before {
+        [] | [.., b'\n'] => "",
+        _ => "\n",
     };
-    format!("{before}{gap}{begin}{lines}{end}{after}")
+    let own = [gap, &begin, lines, &end].concat();
+    [before, own.as_bytes(), after].concat()
+}
+
+/// What is before a mark, and what is after it.
+fn split_once<'a>(bytes: &'a [u8], mark: &str) -> Option<(&'a [u8], &'a [u8])> {
+    let at = bytes
+        .windows(mark.len())
+        .position(|part| part == mark.as_bytes())?;
+    let (before, rest) = bytes.split_at_checked(at)?;
+    Some((before, rest.get(mark.len()..)?))
 }
 
 #[cfg(test)]
@@ -217,10 +226,27 @@ mod tests {
 
     #[test]
     fn marks_that_were_changed_lose_no_line_before_them() {
-        assert_eq!(replaced("", "a\n"), format!("{BEGIN}\na\n{END}\n"));
-        assert_eq!(replaced("x", "a\n"), format!("x\n{BEGIN}\na\n{END}\n"));
-        let twice = replaced(&replaced("x\n", "a\n"), "b\n");
-        assert_eq!(twice, format!("x\n{BEGIN}\nb\n{END}\n"));
+        let ours = |lines: &str| format!("{BEGIN}\n{lines}{END}\n").into_bytes();
+        assert_eq!(replaced(b"", "a\n"), ours("a\n"));
+        assert_eq!(replaced(b"x", "a\n"), [b"x\n", &ours("a\n")[..]].concat());
+        let twice = replaced(&replaced(b"x\n", "a\n"), "b\n");
+        assert_eq!(twice, [b"x\n", &ours("b\n")[..]].concat());
+    }
+
+    #[test]
+    fn what_a_container_wrote_stays_in_whatever_encoding() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hosts");
+        std::fs::write(&file, b"192.0.2.1\tcaf\xe9 # caf\xe9\n").unwrap();
+        for lines in ["10.4.0.2\tone\n", "10.4.0.3\ttwo\n"] {
+            rewrite(&file, lines).unwrap();
+            let wanted = [
+                b"192.0.2.1\tcaf\xe9 # caf\xe9\n",
+                format!("{BEGIN}\n{lines}{END}\n").as_bytes(),
+            ]
+            .concat();
+            assert_eq!(std::fs::read(&file).unwrap(), wanted);
+        }
     }
 
     #[test]

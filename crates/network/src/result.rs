@@ -21,8 +21,11 @@ pub struct Addresses {
 /// Most addresses that are noted: a container of one network has one or two.
 const MOST: usize = 16;
 
+/// Longest hardware address: 20 bytes.
+const MOST_OF_MAC: usize = 59;
+
 impl Addresses {
-    /// What the last plugin's result says. Members that have another form are left out.
+    /// What the last plugin's result says. Members that have another form are left out: what is noted here is shown on terminals.
     pub(crate) fn of(result: &Value) -> Self {
         let list = |key: &str| result.get(key).and_then(Value::as_array).into_iter().flatten();
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -35,7 +38,7 @@ impl Addresses {
         Addresses {
             addresses: addresses.take(MOST).collect(),
             gateway: gateways.find(|gateway| gateway.parse::<IpAddr>().is_ok()),
-            mac: own.find_map(|one| text(one, "mac")),
+            mac: own.find_map(|one| text(one, "mac").filter(|mac| is_hardware_address(mac))),
         }
     }
 
@@ -45,8 +48,22 @@ impl Addresses {
     }
 }
 
+/// The address of `10.4.0.2/24`. Some plugins leave the length of the subnet out.
 fn read(address: &str) -> Option<IpAddr> {
-    address.split('/').next()?.parse().ok()
+    let (address, length) = match address.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (address, None),
+    };
+    let address: IpAddr = address.parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let fits = |length: &str| length.parse::<u8>().is_ok_and(|length| length <= longest);
+    length.is_none_or(fits).then_some(address)
+}
+
+/// Whether this is hexadecimal digits and colons, as `1e:62:c6:39:90:d5`. InfiniBand's have 20 bytes.
+fn is_hardware_address(text: &str) -> bool {
+    (1..=MOST_OF_MAC).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':')
 }
 
 /// What a plugin says that failed. If that is no such object, what it wrote to standard error is taken, or how
@@ -116,6 +133,22 @@ mod tests {
         ] {
             assert_eq!(Addresses::of(&odd), Addresses::default());
         }
+    }
+
+    #[test]
+    fn what_is_no_address_is_left_out() {
+        let result = json!({
+            "interfaces": [
+                { "mac": "\u{1b}[2J", "sandbox": "/a" },
+                { "mac": "1e:62:c6:39:90:d5", "sandbox": "/a" }
+            ],
+            "ips": [{ "address": "10.4.0.2/\u{1b}[2J" }, { "address": "10.4.0.3/33" }, { "address": "10.4.0.4/24/x" },
+                { "address": "fd00::2/64", "gateway": "10.4.0.1\n" }, { "address": "10.4.0.5" }]
+        });
+        let found = Addresses::of(&result);
+        assert_eq!(found.addresses, ["fd00::2/64", "10.4.0.5"]);
+        assert_eq!(found.gateway, None);
+        assert_eq!(found.mac.as_deref(), Some("1e:62:c6:39:90:d5"));
     }
 
     #[test]

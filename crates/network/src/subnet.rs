@@ -44,6 +44,13 @@ impl Subnet {
         self.first & mask(shorter) == other.first & mask(shorter)
     }
 
+    /// What its addresses are for, if no host of a network may have them.
+    fn other_use(self) -> Option<&'static str> {
+        let overlaps =
+            |&&(address, prefix, _): &&(Ipv4Addr, u8, &str)| self.overlaps(Subnet::around(address, prefix));
+        OTHER_USES.iter().find(overlaps).map(|(_, _, use_)| *use_)
+    }
+
     /// The first address that a host can have: by default the gateway's.
     pub(crate) fn first_host(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.first | 1)
@@ -59,6 +66,15 @@ impl Subnet {
         self.prefix == 0
     }
 }
+
+/// Addresses that no host of a network has (RFC 6890), and what they are.
+const OTHER_USES: [(Ipv4Addr, u8, &str); 5] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8, "this host's own"),
+    (Ipv4Addr::new(127, 0, 0, 0), 8, "for loopback"),
+    (Ipv4Addr::new(169, 254, 0, 0), 16, "of one link only"),
+    (Ipv4Addr::new(224, 0, 0, 0), 4, "for multicast"),
+    (Ipv4Addr::new(240, 0, 0, 0), 4, "reserved"),
+];
 
 fn mask(prefix: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
@@ -92,9 +108,14 @@ impl FromStr for Subnet {
             return Err(wrong("the number after '/' must be from 8 to 30".to_owned()));
         }
         let subnet = Subnet::around(address, prefix);
-        match subnet.first == address.to_bits() {
-            true => Ok(subnet),
-            false => Err(wrong(format!("it begins at {subnet}; write that"))),
+        if subnet.first != address.to_bits() {
+            return Err(wrong(format!("it begins at {subnet}; write that")));
+        }
+        match subnet.other_use() {
+            Some(use_) => Err(wrong(format!(
+                "these addresses are {use_}; take private ones, as 10.9.0.0/24"
+            ))),
+            None => Ok(subnet),
         }
     }
 }
@@ -119,6 +140,12 @@ mod tests {
             ("0.0.0.0/0", "8 to 30"),
             ("10.9.0.7/24", "10.9.0.0/24"),
             ("fd00::/64", "IPv4"),
+            ("127.0.0.0/8", "loopback"),
+            ("127.1.0.0/16", "loopback"),
+            ("0.0.0.0/8", "this host's own"),
+            ("169.254.7.0/24", "one link"),
+            ("224.0.0.0/24", "multicast"),
+            ("255.255.255.0/24", "reserved"),
         ] {
             let error = text.parse::<Subnet>().unwrap_err().to_string();
             assert!(error.contains(text) && error.contains(why), "{error}");

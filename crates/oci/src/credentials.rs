@@ -179,6 +179,8 @@ pub(crate) fn basic_header(username: &str, password: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use xebec_format::docker_hub::DOCKER_HUB_NAMES;
+
     use super::*;
 
     async fn look_up(
@@ -244,6 +246,20 @@ mod tests {
             get("bad.example", "x").await,
             Err(CredentialError::Parse { .. })
         ));
+    }
+
+    #[tokio::test]
+    async fn a_login_for_one_name_of_docker_hub_counts_for_all() {
+        let keys = DOCKER_HUB_NAMES.iter().map(|name| (*name).to_owned());
+        let urls = DOCKER_HUB_NAMES.iter().map(|name| format!("https://{name}/v1/"));
+        for key in keys.chain(urls) {
+            let json = format!(r#"{{"auths": {{"{key}": {{"auth": "aHViOnB3OjE="}}}}}}"#);
+            for name in DOCKER_HUB_NAMES {
+                let found = look_up(&json, name, "library/x").await.unwrap();
+                assert_eq!(found, Some(basic("hub", "pw:1")), "{name} by {key}");
+            }
+            assert_eq!(look_up(&json, "docker.io.example", "x").await.unwrap(), None);
+        }
     }
 
     #[tokio::test]

@@ -170,11 +170,20 @@ fn reach_advice(cause: &Fault, target: &Target, settings: &Path) -> String {
         Fault::Tls(_) => format!(
             "if its certificate is right, name the file of the authority that issued it under ca_files in {settings}"
         ),
+        // TLS was not tried where nothing answered, and is not tried with this host itself unless it is asked for.
+        Fault::UnknownHost(_) | Fault::NobodyThere(_) | Fault::Connect(_) if is_hub_or_here(registry) => {
+            "check its name and port, the network, and the proxy settings".to_owned()
+        }
         _ => format!(
             "check its name and port, the network, and the proxy settings; if it speaks no TLS, write plain_http = \
              [{registry:?}] into {settings}"
         ),
     }
+}
+
+/// Whether nobody needs to be told how a registry is spoken to: Docker Hub speaks TLS, and this host's own is spoken to without.
+fn is_hub_or_here(registry: &str) -> bool {
+    registry == crate::reference::DEFAULT_REGISTRY || crate::config::is_loopback(registry)
 }
 
 impl Fault {

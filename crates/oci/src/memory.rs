@@ -5,8 +5,9 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
 
 /// How long it is remembered that a registry has no referrers API.
 pub const LACK_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
@@ -34,12 +35,12 @@ pub(crate) struct ShortMemory(Mutex<HashMap<String, SystemTime>>);
 
 impl RegistryMemory for ShortMemory {
     fn lacked_referrers(&self, server: &str) -> Option<SystemTime> {
-        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.0.lock();
         seen.get(server).copied()
     }
 
     fn saw_referrers(&self, server: &str, has: bool) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         match has {
             true => seen.remove(server),
             false => seen.insert(server.to_owned(), SystemTime::now()),
@@ -55,7 +56,7 @@ mod tests {
     fn a_lack_is_believed_for_a_day() {
         let memory = ShortMemory::default();
         let set = |time| {
-            memory.0.lock().unwrap().insert("r".to_owned(), time);
+            memory.0.lock().insert("r".to_owned(), time);
         };
         assert!(!lacks_referrers(&memory, "r"));
         memory.saw_referrers("r", false);

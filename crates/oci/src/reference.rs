@@ -10,9 +10,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::{Digest, DigestError};
+use xebec_format::docker_hub::{DOCKER_HUB, registry_name};
 
 /// The registry that is meant when a reference names none.
-pub const DEFAULT_REGISTRY: &str = "docker.io";
+pub const DEFAULT_REGISTRY: &str = DOCKER_HUB;
 /// The tag that is meant when a reference has neither tag nor digest.
 pub const DEFAULT_TAG: &str = "latest";
 /// Longest host and path together, in bytes (distribution's `NameTotalLengthMax`).
@@ -190,13 +191,8 @@ fn split_repository(name: &str) -> Result<Repository, ReferenceError> {
         Some((first, rest)) if is_host(first) => (first, rest),
         _ => (DEFAULT_REGISTRY, name),
     };
-    // Both spellings are the same registry and must share credentials and caches.
-    let registry = if registry == "index.docker.io" {
-        DEFAULT_REGISTRY
-    } else {
-        registry
-    };
-    if registry == DEFAULT_REGISTRY && !path.contains('/') {
+    let registry = registry_name(registry);
+    if registry == DOCKER_HUB && !path.contains('/') {
         return Repository::new(registry, &format!("library/{path}"));
     }
     Repository::new(registry, path)
@@ -328,6 +324,7 @@ impl<'de> Deserialize<'de> for Reference {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use xebec_format::docker_hub::DOCKER_HUB_NAMES;
 
     const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
@@ -353,6 +350,19 @@ mod tests {
                 Ok(full.to_owned()),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn all_names_of_docker_hub_are_one() {
+        for name in DOCKER_HUB_NAMES {
+            for (rest, full) in [
+                ("nginx:1.27", "docker.io/library/nginx:1.27"),
+                ("foo/bar", "docker.io/foo/bar"),
+            ] {
+                let reference: Reference = format!("{name}/{rest}").parse().unwrap();
+                assert_eq!(reference.to_string(), full, "{name}");
+            }
         }
     }
 

@@ -1,8 +1,9 @@
 //! How fast a registry's bytes come: when reading over a gap is cheaper than another request.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// The bridge before anything was measured, in bytes: 10 ms at 25 MB/s, between a near registry and a far one.
 const UNKNOWN: u64 = 256 << 10;
@@ -39,7 +40,7 @@ impl Bandwidths {
             delay: delay.as_secs_f64(),
             bandwidth: bytes as f64 / rest.as_secs_f64(),
         };
-        let mut bandwidths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bandwidths = self.0.lock();
         let pace = bandwidths.entry(registry.to_owned()).or_insert(new);
         pace.delay += (new.delay - pace.delay) * NEWEST;
         pace.bandwidth += (new.bandwidth - pace.bandwidth) * NEWEST;
@@ -47,7 +48,7 @@ impl Bandwidths {
 
     /// The longest gap, in bytes, that takes less time to read over than another request would.
     pub fn bridge(&self, registry: &str) -> u64 {
-        let bandwidths = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bandwidths = self.0.lock();
         match bandwidths.get(registry) {
             Some(pace) => ((pace.delay * pace.bandwidth) as u64).clamp(LEAST, MOST),
             None => UNKNOWN,

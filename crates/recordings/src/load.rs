@@ -8,9 +8,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tracing::warn;
@@ -146,13 +147,13 @@ impl Loader {
                 target.served.arrivals().expect(&missing, more),
             );
         }
-        *self.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
+        *self.others.lock() = others;
         is_missing
     }
 
     /// What other starts were bringing in when it was last looked.
     fn others(&self) -> PageSet {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.others.lock().clone()
     }
 
     /// Takes pages of the service apart into parts, in the order in which they are touched, which is nearly that in which they come.
@@ -186,7 +187,7 @@ impl Loader {
     }
 
     fn coming(&self) -> MutexGuard<'_, Option<Coming>> {
-        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+        self.coming.lock()
     }
 
     /// Brings in what is missing, into the layers that [`Self::allow`] was told of. `open` is a range of a zone that is on

@@ -2,8 +2,9 @@
 //! are of.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xebec_format::digest::Digest;
 use xebec_images::images::Images;
 use xebec_protocol::failure::Failure;
@@ -31,11 +32,7 @@ pub(crate) struct Unsynced(Arc<Mutex<BTreeSet<(Digest, Digest)>>>);
 impl Unsynced {
     /// A recording was written.
     pub(crate) fn add(&self, manifest: Digest, name: Digest) {
-        self.lock().insert((manifest, name));
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<(Digest, Digest)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().insert((manifest, name));
     }
 }
 
@@ -91,7 +88,7 @@ impl Recordings {
     /// # Errors
     /// The first thing that the disk does not take; it may be gone after a power cut. The rest is brought there all the same.
     pub fn sync(&self) -> Result<(), Failure> {
-        let unsynced = std::mem::take(&mut *self.unsynced.lock()).into_iter();
+        let unsynced = std::mem::take(&mut *self.unsynced.0.lock()).into_iter();
         let synced = unsynced.map(|(manifest, name)| self.kept.sync(manifest, name));
         synced.fold(Ok(()), Result::and)
     }

@@ -4,8 +4,9 @@
 //! kept and the pages are known to be in flight. A later start finds both.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use xebec_format::digest::Digest;
 
@@ -22,14 +23,14 @@ pub(crate) type Flight = OwnedMutexGuard<()>;
 impl SingleFlight {
     /// Whether a start has the turn, or waits for it.
     pub(crate) fn is_taken(&self, name: &Name) -> bool {
-        let turns = self.lock();
+        let turns = self.0.lock();
         turns.get(name).is_some_and(|turn| turn.strong_count() > 0)
     }
 
     /// Waits for the turn of a start by a recording.
     pub(crate) async fn take(&self, name: Name) -> Flight {
         let turn = {
-            let mut turns = self.lock();
+            let mut turns = self.0.lock();
             turns.retain(|_, turn| turn.strong_count() > 0);
             match turns.get(&name).and_then(Weak::upgrade) {
                 Some(turn) => turn,
@@ -41,10 +42,6 @@ impl SingleFlight {
             }
         };
         turn.lock_owned().await
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Name, Weak<tokio::sync::Mutex<()>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -68,10 +65,6 @@ mod tests {
         assert!(!turns.is_taken(&name(b"a", "x")));
         drop(take(b"a", "x").await);
         drop(take(b"c", "x").await);
-        assert_eq!(
-            turns.0.lock().unwrap().len(),
-            3,
-            "the table drops starts that ended"
-        );
+        assert_eq!(turns.0.lock().len(), 3, "the table drops starts that ended");
     }
 }

@@ -1,8 +1,9 @@
 //! One operation at a time on one key; on different keys as many as come.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 /// Locks by key. A key that nobody holds or waits for takes no room.
@@ -22,7 +23,7 @@ impl KeyLocks {
     /// Waits until nobody else holds the key.
     pub(crate) async fn lock(&self, key: &str) -> KeyGuard {
         let lock = {
-            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut locks = self.locks.lock();
             locks.entry(key.to_owned()).or_default().clone()
         };
         // Made first, so that one who gives up waiting leaves nothing in the table.
@@ -37,13 +38,13 @@ impl KeyLocks {
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.locks.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.locks.lock().len()
     }
 }
 
 impl Drop for KeyGuard {
     fn drop(&mut self) {
-        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locks = self.locks.lock();
         self.guard = None;
         // The table's own, and one for each who waits.
         if locks

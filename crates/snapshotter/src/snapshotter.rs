@@ -21,8 +21,9 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
@@ -409,7 +410,7 @@ impl<L: LazyImages> Snapshotter<L> {
     /// When the store cannot be read.
     pub fn figures(&self) -> Result<Figures, SnapshotError> {
         let mut figures = Figures::default();
-        for (count, times) in self.counts.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (count, times) in self.counts.lock().iter() {
             match count {
                 Count::Lazy => figures.lazy = *times,
                 Count::Unpacked(reason) => {
@@ -430,7 +431,7 @@ impl<L: LazyImages> Snapshotter<L> {
     }
 
     fn count(&self, what: Count) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         *counts.entry(what).or_default() += 1;
     }
 

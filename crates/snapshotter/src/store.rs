@@ -16,8 +16,8 @@ mod tables;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
 
+use parking_lot::RwLock;
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 
 use crate::api::Kind;
@@ -387,15 +387,15 @@ impl Store {
     }
 
     fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, SnapshotError>) -> Result<T, SnapshotError> {
-        let mut open = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.database.read();
         if open.is_none() {
             drop(open);
-            let mut closed = self.database.write().unwrap_or_else(PoisonError::into_inner);
+            let mut closed = self.database.write();
             if closed.is_none() {
                 *closed = Some(self.even_if_full(|| (self.open)())?);
             }
             drop(closed);
-            open = self.database.read().unwrap_or_else(PoisonError::into_inner);
+            open = self.database.read();
         }
         let Some(database) = open.as_ref() else {
             let message = "the snapshots' store failed just now; try again";
@@ -412,7 +412,7 @@ impl Store {
             kinds.contains(&error.kind)
         };
         if done.as_ref().is_err_and(failed) {
-            *self.database.write().unwrap_or_else(PoisonError::into_inner) = None;
+            *self.database.write() = None;
         }
         done
     }

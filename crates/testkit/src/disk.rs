@@ -12,10 +12,11 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Component, Path};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use fastrand::Rng;
+use parking_lot::{Mutex, MutexGuard};
 use xebec_cache::disk::{Access, Disk, DiskFile};
 use xebec_kernel::file::FileIdentity;
 
@@ -102,17 +103,17 @@ impl CrashingDisk {
 
     /// Syncs of files of this name succeed and do nothing, as if the program had left them out.
     pub fn ignore_syncs_of(&self, name: &str) {
-        self.lock().ignored.push(name.to_owned());
+        self.state.lock().ignored.push(name.to_owned());
     }
 
     /// From now on keeps a disk for each step: what was there just before each change.
     pub fn record(&self) {
-        self.lock().history = Some(Vec::new());
+        self.state.lock().history = Some(Vec::new());
     }
 
     /// The disks that were kept, one for each step, and the last one is what is there now.
     pub fn steps(&self) -> Vec<CrashingDisk> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut steps = state.history.take().unwrap_or_default();
         steps.push(state.clone());
         steps.into_iter().map(Self::of).collect()
@@ -120,12 +121,12 @@ impl CrashingDisk {
 
     /// What the next process finds when only the process has died: everything that was done.
     pub fn after_kill(&self) -> CrashingDisk {
-        Self::of(self.lock().clone())
+        Self::of(self.state.lock().clone())
     }
 
     /// What a reboot finds.
     pub fn after_power_cut(&self, random: &mut Rng) -> CrashingDisk {
-        let state = self.lock().clone();
+        let state = self.state.lock().clone();
         // Now and then everything or nothing was written back: those are the states that really are common.
         let luck = *random.choice(&[0.0, 0.2, 0.5, 0.8, 1.0]).unwrap_or(&0.5);
         let block = if random.bool() { 512 } else { 4096 };
@@ -153,13 +154,9 @@ impl CrashingDisk {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The state, about to be changed.
     fn change(&self) -> MutexGuard<'_, State> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(mut history) = state.history.take() {
             history.push(state.clone());
             state.history = Some(history);
@@ -353,7 +350,7 @@ impl State {
 
 impl Disk for CrashingDisk {
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
-        let found = self.lock().find(path);
+        let found = self.state.lock().find(path);
         let inode = match found {
             Err(error) if error.kind() == io::ErrorKind::NotFound && access == Access::Create => {
                 let mut state = self.change();
@@ -375,7 +372,7 @@ impl Disk for CrashingDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let state = self.lock();
+        let state = self.state.lock();
         match state.inodes.get(state.find(path)?) {
             Some(Node::File { seen, .. }) => Ok(seen.as_ref().clone()),
             _ => Err(io::ErrorKind::IsADirectory.into()),
@@ -445,17 +442,17 @@ impl Disk for CrashingDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let directory = state.find(path)?;
         Ok(state.entries(directory)?.keys().cloned().collect())
     }
 
     fn exists(&self, path: &Path) -> bool {
-        self.lock().find(path).is_ok()
+        self.state.lock().find(path).is_ok()
     }
 
     fn modified(&self, path: &Path) -> io::Result<SystemTime> {
-        let state = self.lock();
+        let state = self.state.lock();
         match state.inodes.get(state.find(path)?) {
             Some(Node::File { modified, .. }) => Ok(*modified),
             _ => Err(io::ErrorKind::IsADirectory.into()),
@@ -463,7 +460,7 @@ impl Disk for CrashingDisk {
     }
 
     fn set_modified(&self, path: &Path, time: SystemTime) -> io::Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let inode = state.find(path)?;
         if let Some(Node::File { modified, .. }) = state.inodes.get_mut(inode) {
             *modified = time;
@@ -481,7 +478,7 @@ struct CrashingFile {
 
 impl CrashingFile {
     fn contents(&self) -> Arc<Vec<u8>> {
-        match self.disk.lock().inodes.get(self.inode) {
+        match self.disk.state.lock().inodes.get(self.inode) {
             Some(Node::File { seen, .. }) => seen.clone(),
             _ => Arc::default(),
         }

@@ -116,6 +116,13 @@ impl Details {
     fn fmt_remedies_of_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let image = &self.image;
         write!(f, "\nmake it one of:")?;
+        // The simplest first, where the user's rule lets it suffice.
+        if !self.in_registry && self.naming == Naming::Tag && self.rule.registry_root == RegistryRoot::Tag {
+            write!(
+                f,
+                "\n  listed  `xebec index --push {image}…` has the registry list it, which suffices for images named by tag"
+            )?;
+        }
         write!(
             f,
             "\n  proven  `xebec check --prove {image}…` reads the whole layers once, on this host, and compares"

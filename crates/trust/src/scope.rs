@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use xebec_format::docker_hub::{DOCKER_HUB, registry_name};
+
 /// Longest pattern or prefix in `trust.toml`, in bytes. Repository names are at most 255 bytes (OCI
 /// distribution spec), hosts at most 253.
 const MAX_PATTERN: usize = 512;
@@ -59,8 +61,8 @@ impl RepositoryName {
         };
         match name.split_once('/') {
             Some((host, repository)) if is_host(host) => Self::new(host, repository),
-            Some(_) => Self::new("docker.io", name),
-            None => Self::new("docker.io", &format!("library/{name}")),
+            Some(_) => Self::new(DOCKER_HUB, name),
+            None => Self::new(DOCKER_HUB, &format!("library/{name}")),
         }
     }
 
@@ -101,10 +103,7 @@ fn normalize_host(host: &str) -> String {
     while let Some(rest) = shorter(host) {
         host = rest;
     }
-    match host {
-        "index.docker.io" | "registry-1.docker.io" | "registry.hub.docker.com" => "docker.io".to_owned(),
-        _ => host.to_owned(),
-    }
+    registry_name(host).to_owned()
 }
 
 /// Why a pattern or prefix in `trust.toml` is not usable.
@@ -245,6 +244,7 @@ fn component_matches(pattern: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use xebec_format::docker_hub::DOCKER_HUB_NAMES;
 
     use super::*;
 
@@ -275,6 +275,19 @@ mod tests {
                 RepositoryName::from_docker_reference(reference).unwrap().as_str(),
                 want
             );
+        }
+    }
+
+    #[test]
+    fn all_names_of_docker_hub_are_one() {
+        for name in DOCKER_HUB_NAMES {
+            assert_eq!(
+                RepositoryName::new(name, "library/nginx").unwrap().as_str(),
+                "docker.io/library/nginx",
+                "{name}"
+            );
+            let pattern = Pattern::parse(&format!("{name}/library/*")).unwrap();
+            assert!(pattern.covers(&RepositoryName::new("docker.io", "library/nginx").unwrap()));
         }
     }
 

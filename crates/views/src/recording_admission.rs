@@ -10,8 +10,9 @@
 //! to send: that is another image's, and may take as long as it likes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use xebec_cache::store::LayerKey;
@@ -127,19 +128,15 @@ impl Injected {
 
     /// Whether pages may be brought into the layer, or are being written there.
     fn is_open(&self, key: LayerKey) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         self.layers.contains(&key) && (!state.revoked.contains(&key) || state.writing.contains_key(&key))
     }
 
     /// Nothing more comes into a layer. Whether something is being written there.
     fn revoke(&self, key: LayerKey) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.revoked.insert(key);
         state.writing.contains_key(&key)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,7 +166,7 @@ impl RecordingAdmission {
     /// that will be from now on.
     pub async fn claim(self: &Arc<Self>, by: TrustRequirement, policy: &Policy) -> TrustGuard {
         let by = Arc::new(by);
-        self.lock().claims.push(by.clone());
+        self.table.lock().claims.push(by.clone());
         let guard = TrustGuard {
             admission: self.clone(),
             by,
@@ -195,7 +192,7 @@ impl RecordingAdmission {
         mounted: impl FnOnce() -> Vec<(Vec<LayerKey>, Option<TrustRequirement>)>,
         policy: &Policy,
     ) -> Injecting {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         // Asked while the claims stand still: a start that gives one up has its view in there.
         let mounted = mounted();
         let is_believed = |key: LayerKey| {
@@ -218,12 +215,12 @@ impl RecordingAdmission {
 
     /// Whether a load is bringing pages into the layer.
     pub fn is_injecting(&self, key: LayerKey) -> bool {
-        self.lock().injecting.iter().any(|what| what.is_open(key))
+        self.table.lock().injecting.iter().any(|what| what.is_open(key))
     }
 
     /// Whether something is being written that is not admitted. Nothing more will be.
     fn revoke_doubtful(&self, by: &TrustRequirement, policy: &Policy) -> bool {
-        let table = self.lock();
+        let table = self.table.lock();
         let mut is_written = false;
         for what in &table.injecting {
             let layers = what.layers.iter();
@@ -232,10 +229,6 @@ impl RecordingAdmission {
             }
         }
         is_written
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -254,12 +247,12 @@ impl Injecting {
 
     /// Whether pages may be brought into the layer, as it is now.
     pub fn may(&self, key: LayerKey) -> bool {
-        self.what.layers.contains(&key) && !self.what.lock().revoked.contains(&key)
+        self.what.layers.contains(&key) && !self.what.state.lock().revoked.contains(&key)
     }
 
     /// Begins to write pages to the layer; `None` if they may not be brought there, or not any more.
     pub fn write(&self, key: LayerKey) -> Option<Writing<'_>> {
-        let mut state = self.what.lock();
+        let mut state = self.what.state.lock();
         if !self.what.layers.contains(&key) || state.revoked.contains(&key) {
             return None;
         }
@@ -270,7 +263,7 @@ impl Injecting {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        let mut state = self.injecting.what.lock();
+        let mut state = self.injecting.what.state.lock();
         if let Some(count) = state.writing.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {
@@ -284,14 +277,14 @@ impl Drop for Writing<'_> {
 
 impl Drop for TrustGuard {
     fn drop(&mut self) {
-        let mut table = self.admission.lock();
+        let mut table = self.admission.table.lock();
         table.claims.retain(|by| !Arc::ptr_eq(by, &self.by));
     }
 }
 
 impl Drop for Injecting {
     fn drop(&mut self) {
-        let mut table = self.admission.lock();
+        let mut table = self.admission.table.lock();
         table.injecting.retain(|what| !Arc::ptr_eq(what, &self.what));
         drop(table);
         self.admission.changed.notify_waiters();
@@ -381,7 +374,7 @@ mod tests {
         assert!(!admission.inject([KEY], &listed("app"), unknown, &policy).may(KEY));
         let same = mounted(Some(by("example.com/app:2", Root::Registry)));
         assert!(admission.inject([KEY], &listed("app"), same, &policy).may(KEY));
-        let table = admission.lock();
+        let table = admission.table.lock();
         assert!(table.claims.is_empty() && table.injecting.is_empty());
     }
 

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use xebec_cache::layer::CachedLayer;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
@@ -41,10 +41,7 @@ struct Place {
 impl SharedContents {
     /// Takes in a layer if it is complete and proven, and every page was compared. It must be reserved meanwhile.
     pub fn learn(&self, store: &Store, key: LayerKey) {
-        let mut known = self
-            .known
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.layers.contains_key(&key) {
             return;
         }
@@ -76,10 +73,7 @@ impl SharedContents {
 
     /// Forgets a layer whose data is about to go.
     pub fn forget(&self, key: LayerKey) {
-        let mut known = self
-            .known
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.layers.remove(&key).is_none() {
             return;
         }
@@ -89,26 +83,18 @@ impl SharedContents {
 
     /// A number that is another one after each change.
     pub fn state(&self) -> u64 {
-        let known = self.known.lock();
-        known.unwrap_or_else(std::sync::PoisonError::into_inner).state
+        self.known.lock().state
     }
 
     /// Whether a layer's files are read by others that are built now.
     pub fn knows(&self, key: LayerKey) -> bool {
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = self.known.lock();
         known.layers.contains_key(&key)
     }
 
     /// Whether any contents are known at all.
     pub fn is_empty(&self) -> bool {
-        self.known
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .contents
-            .is_empty()
+        self.known.lock().contents.is_empty()
     }
 
     /// Points files of incomplete layers to where their contents are known; new devices are appended.
@@ -118,10 +104,7 @@ impl SharedContents {
         tree: &mut ImageTree,
         devices: &mut Vec<(LayerKey, u64)>,
     ) {
-        let known = self
-            .known
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = self.known.lock();
         let mut moves: HashMap<(u16, u64), (u16, u64)> = HashMap::new();
         for (number, layer) in layers.iter().enumerate() {
             if known.layers.contains_key(&layer.key) || layer.contents.is_empty() {

@@ -14,8 +14,8 @@ mod places;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
@@ -75,7 +75,7 @@ impl Suspects {
             namespaces_on(devices, names, &places)
         });
         {
-            let mut list = self.lock();
+            let mut list = self.list.lock();
             for suspect in &found.suspects {
                 match list.iter_mut().find(|other| other.view == suspect.view) {
                     // It may be the second such time, with processes left from the first.
@@ -112,7 +112,8 @@ impl Suspects {
 
     /// The layers of all suspects: they are served as long as somebody may read them.
     pub fn layers(&self) -> Vec<LayerPair> {
-        self.lock()
+        self.list
+            .lock()
             .iter()
             .flat_map(|suspect| suspect.layers.clone())
             .collect()
@@ -120,7 +121,7 @@ impl Suspects {
 
     /// Forgets suspects that no process is on any more.
     pub fn sweep(&self) {
-        let mut list = self.lock();
+        let mut list = self.list.lock();
         if list.is_empty() {
             return;
         }
@@ -139,12 +140,12 @@ impl Suspects {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.list.lock().is_empty()
     }
 
     /// The suspects, with the processes on them now.
     pub fn status(&self) -> Vec<SuspectStatus> {
-        let list = self.lock().clone();
+        let list = self.list.lock().clone();
         list.into_iter()
             .map(|suspect| SuspectStatus {
                 processes: processes_on(&suspect),
@@ -168,12 +169,6 @@ impl Suspects {
         if let Err(problem) = written {
             warn!("{}: {problem}", self.file.display());
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Suspect>> {
-        self.list
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

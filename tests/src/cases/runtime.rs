@@ -79,6 +79,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("services", starts::services),
         case("trust", trust::trust),
         case("signed-over-listed", trust::signed_over_listed),
+        case("proven-at-once", trust::proven_at_once),
         case("update", update::believed_in_one_repository),
         case("lie", lies::by_tag),
         case("lie-then-digest", lies::by_digest),

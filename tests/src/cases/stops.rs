@@ -40,6 +40,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("stop-by-signal", stop_by_signal),
         case("stop-while-replaced", stop_while_replaced),
         case("stop-while-pulling", stop_while_pulling),
+        case("cache-removed", cache_removed),
     ]
 }
 
@@ -308,4 +309,36 @@ fn stop_while_pulling(world: &World) -> Result<Outcome> {
     expect_contents(&mounted.join("file"), &wanted)?;
     lab.umount("root", &mounted)?;
     Ok(Outcome::Passed(format!("stops took {}", took.join(", "))))
+}
+
+/// Somebody removes the root directory to start afresh, and the daemon runs on: commands say so, a stop by force ends it, and then
+/// images are mounted again.
+fn cache_removed(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let (names, wanted) = one_file(&lab)?;
+    let mounted = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    let keeper = lab.pid("root", "keeper_pid")?;
+    fs::remove_dir_all(lab.path("root"))?;
+    lab.settle_patiently("root")?;
+    let refused = lab.xebec("root", &["pull", &names.tag])?;
+    refused.expect(125, &["was removed while the daemon runs", "daemon stop --force"])?;
+    lab.xebec("root", &["daemon", "status"])?.expect(0, &[])?;
+    lab.xebec("root", &["daemon", "stop", "--force"])?
+        .expect(0, &[])?;
+    wait_for_the_end(keeper)?;
+    ensure!(fs::read_dir(&mounted)?.next().is_none(), "it is still mounted");
+    let again = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    expect_contents(&again.join("file"), &wanted)?;
+    // The same when the daemon was killed instead: what it had mounted is in nobody's way.
+    fs::remove_dir_all(lab.path("root"))?;
+    lab.settle_patiently("root")?;
+    let (keeper, worker) = (lab.pid("root", "keeper_pid")?, lab.pid("root", "worker_pid")?);
+    kill_process(worker, Signal::STOP)?;
+    kill_process(keeper, Signal::KILL)?;
+    kill_process(worker, Signal::KILL)?;
+    wait_for_the_end(worker)?;
+    let last = lab.mount("root", &names.tag, &["--require-lazy"])?;
+    expect_contents(&last.join("file"), &wanted)?;
+    lab.umount("root", &last)?;
+    Ok(Outcome::Passed(refused.err.trim().to_owned()))
 }

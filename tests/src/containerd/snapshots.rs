@@ -5,9 +5,9 @@ use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use xebec_kernel::process;
@@ -119,7 +119,7 @@ impl<'a> Snapshots<'a> {
     }
 
     fn keeper(&self) -> MutexGuard<'_, Option<Keeper>> {
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keeper.lock()
     }
 
     /// Starts the daemon, again after [`Self::stop`] or [`Self::kill_whole`].

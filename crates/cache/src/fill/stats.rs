@@ -1,8 +1,10 @@
 //! What fills did.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::progress::Progress;
 
@@ -43,7 +45,7 @@ impl FillStats {
     }
 
     pub(super) fn add_sources(&self, progress: &Progress) {
-        let mut sums = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sums = self.sources.lock();
         for (source, bytes) in progress.sources() {
             *sums.entry(source).or_default() += bytes;
         }

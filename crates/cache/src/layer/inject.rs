@@ -13,6 +13,8 @@
 
 use std::borrow::Cow;
 
+use parking_lot::MutexGuard;
+
 use super::mismatches::MISMATCHES;
 use super::*;
 
@@ -166,7 +168,7 @@ impl CachedLayer {
     fn known_parts(&self, run: &Range<u64>) -> Vec<Part> {
         let bytes = run.start * PAGE_SIZE..run.end * PAGE_SIZE;
         let (mut parts, mut at) = (Vec::new(), bytes.start);
-        let written = self.lock();
+        let written = self.written.lock();
         for index in self.overlapping(bytes.clone()) {
             let Some(span) = self.table.spans.get(index) else {
                 continue;
@@ -236,7 +238,7 @@ impl CachedLayer {
             let first = spans.last().map_or(0, |last| last + 1);
             spans.extend(overlapping.start.max(first)..overlapping.end);
         }
-        let written = self.lock();
+        let written = self.written.lock();
         let unwritten: Vec<usize> = spans.iter().copied().filter(|span| !written.has(*span)).collect();
         // Never nothing while there is something to verify.
         if unwritten.is_empty() { spans } else { unwritten }
@@ -244,7 +246,7 @@ impl CachedLayer {
 
     /// Whether the span was written, verified, and is still there.
     pub fn is_written(&self, index: usize) -> bool {
-        self.lock().has(index)
+        self.written.lock().has(index)
     }
 
     /// The pages that were injected and that turned out, since this was last asked, not to be the layer's; as runs,
@@ -254,7 +256,7 @@ impl CachedLayer {
     /// of them, until [`CachedLayer::mismatches_are_heard`].
     pub fn take_mismatches(&self) -> Vec<Range<u64>> {
         let pages = self.presence.pages();
-        let mut mismatches = self.mismatches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mismatches = self.mismatches.lock();
         if mismatches.count() == 0 {
             return Vec::new();
         }
@@ -263,7 +265,7 @@ impl CachedLayer {
 
     /// What [`CachedLayer::take_mismatches`] gave was acted upon: a later process need not be told of it.
     pub fn mismatches_are_heard(&self) {
-        let mismatches = self.mismatches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mismatches = self.mismatches.lock();
         // Others may have been found meanwhile.
         if mismatches.count() == 0 {
             // Told again at worst.
@@ -294,7 +296,7 @@ impl CachedLayer {
         if wrong.is_empty() {
             return Ok((0, None));
         }
-        let mut mismatches = self.mismatches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mismatches = self.mismatches.lock();
         self.write_mismatches(&wrong)?;
         let known = mismatches.count();
         wrong.iter().for_each(|page| mismatches.put(*page, true));

@@ -8,11 +8,12 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use xebec_cache::boot::BootId;
 use xebec_cache::disk::{Disk, RealDisk};
@@ -72,7 +73,7 @@ impl Source for MemorySource {
     ) -> BoxFuture<Result<Fetched, SourceError>> {
         progress.enter(Phase::Registry);
         self.reads.fetch_add(1, Ordering::Relaxed);
-        self.asked.lock().unwrap().push(range.clone());
+        self.asked.lock().push(range.clone());
         let hangs = self.hangs.load(Ordering::Relaxed);
         let panics = self.panics.load(Ordering::Relaxed);
         let (wrong, down) = (
@@ -397,7 +398,7 @@ fn completing_fetches_every_byte_once() {
         .unwrap();
     assert!(layer.is_complete());
     assert_claims_are_true(layer, source);
-    let mut asked = source.asked.lock().unwrap().clone();
+    let mut asked = source.asked.lock().clone();
     asked.sort_by_key(|range| range.start);
     assert!(
         asked.windows(2).all(|pair| pair[0].end <= pair[1].start),

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::CommandFactory as _;
 
 use super::Cli;
+use super::foreign::{PAGE, Row, quoted, rows};
 
 /// The commands of docker 28 by their long names, those of a cluster by what they begin with.
 const DOCKERS: &[(&str, &str)] = &[
@@ -33,26 +34,9 @@ const DOCKERS: &[(&str, &str)] = &[
     ),
 ];
 
-fn page() -> String {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
-    std::fs::read_to_string(page).unwrap()
-}
-
-/// What stands in backquotes.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
-}
-
-/// The class and the sentence of each command of docker.
-fn table(page: &str) -> BTreeMap<&str, (&str, &str)> {
-    let rows = page.lines().filter_map(|line| {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let &[commands, _, class, sentence] = cells.as_slice() else {
-            return None;
-        };
-        Some(quoted(commands).map(move |name| (name, (class, sentence))))
-    });
-    rows.flatten().collect()
+/// The row of each command of docker.
+fn table() -> BTreeMap<&'static str, Row<'static>> {
+    rows(PAGE).collect()
 }
 
 /// The commands of Xebec that are shown, by all their words.
@@ -83,12 +67,12 @@ fn command_of<'a>(text: &str, commands: &'a BTreeSet<String>) -> Option<&'a str>
 
 #[test]
 fn each_command_of_docker_is_there_with_what_is_so() {
-    let (page, commands) = (page(), commands());
-    let mut table = table(&page);
+    let commands = commands();
+    let mut table = table();
     for (group, names) in DOCKERS {
         for name in names.split_whitespace() {
             let name = format!("{group} {name}").trim().to_owned();
-            let (class, sentence) = table
+            let Row { class, sentence } = table
                 .remove(name.as_str())
                 .unwrap_or_else(|| panic!("docker has {name}, and the table has it not"));
             let first = quoted(sentence).next().filter(|_| sentence.starts_with('`'));
@@ -106,8 +90,8 @@ fn each_command_of_docker_is_there_with_what_is_so() {
 
 #[test]
 fn each_command_of_xebec_is_there_and_no_other() {
-    let (page, commands) = (page(), commands());
-    let named: BTreeSet<&str> = quoted(&page).filter(|text| text.starts_with("xebec ")).collect();
+    let commands = commands();
+    let named: BTreeSet<&str> = quoted(PAGE).filter(|text| text.starts_with("xebec ")).collect();
     for command in &commands {
         let is_named = named
             .iter()

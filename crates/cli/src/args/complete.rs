@@ -20,4 +20,8 @@ pub(crate) enum NameKind {
     Images,
     /// Containers that run, or whose files are kept.
     Containers,
+    /// Networks of their own.
+    Networks,
+    /// Named volumes.
+    Volumes,
 }

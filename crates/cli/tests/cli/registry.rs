@@ -138,10 +138,18 @@ fn a_damaged_file_of_logins_is_named_before_and_in_the_refusal() {
 #[test]
 fn the_settings_of_registries_are_named_by_their_file() {
     let program = Program::new();
-    let output = program.output(&["inspect", "127.0.0.1:1/team/app:v1"]);
+    // This host by a name that is not loopback's, at which nobody listens.
+    let output = program.output(&["inspect", "0.0.0.0:1/team/app:v1"]);
     assert_eq!(output.status.code(), Some(4));
     let file = program.path("root/registries.toml").canonicalize();
     let file = file.unwrap_or_else(|_| program.path("root/registries.toml"));
     let said = text(&output.stderr);
     assert!(said.contains(&file.display().to_string()), "{said}");
+    // Loopback is spoken to without TLS anyway.
+    let output = program.output(&["inspect", "127.0.0.1:1/team/app:v1"]);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("check its name and port") && !said.contains("plain_http"),
+        "{said}"
+    );
 }

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::process::{Command, ExitStatus};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -43,7 +44,7 @@ impl Terminal {
             let mut buffer = [0; 4096];
             // Ends with an error when nobody has the other side any more.
             while let Ok(length) = from.read(&mut buffer) {
-                to.lock().unwrap().extend_from_slice(&buffer[..length]);
+                to.lock().extend_from_slice(&buffer[..length]);
             }
         });
         Self {
@@ -61,7 +62,7 @@ impl Terminal {
 
     /// What was written so far.
     pub(crate) fn shows(&self) -> String {
-        String::from_utf8_lossy(&self.written.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.written.lock()).into_owned()
     }
 
     /// Waits until this is shown.
@@ -100,7 +101,7 @@ impl Terminal {
         } = self;
         drop(slave);
         reader.join().unwrap();
-        let shown = String::from_utf8_lossy(&written.lock().unwrap()).into_owned();
+        let shown = String::from_utf8_lossy(&written.lock()).into_owned();
         (status, shown)
     }
 }

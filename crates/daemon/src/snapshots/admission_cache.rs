@@ -1,9 +1,10 @@
 //! What was found out of images, kept for a while: a pull asks for each layer, and others may pull the same.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use xebec_format::digest::Digest;
@@ -54,13 +55,13 @@ impl AdmissionCache {
     /// What is known of an image is to be found out anew next time.
     pub(super) fn forget(&self, reference: &str, manifest: Option<&str>) {
         let key = (reference.to_owned(), manifest.map(str::to_owned), Asker::Other);
-        self.lock().remove(&key);
+        self.0.lock().remove(&key);
     }
 
     /// Manifests that were found a moment ago, or are asked about, whose layers may be asked for next; `None` if it is being found out
     /// just now which one somebody means.
     pub(super) fn manifests(&self) -> Option<HashSet<Digest>> {
-        let all = self.lock();
+        let all = self.0.lock();
         let mut manifests = HashSet::new();
         for ((_, named, _), found) in all.iter() {
             match found.get() {
@@ -81,7 +82,7 @@ impl AdmissionCache {
     /// What is not known to be of one of these manifests is to be found out anew: something of others went, perhaps while somebody
     /// found out that it was there.
     pub(super) fn forget_others(&self, manifests: &HashSet<Digest>) {
-        self.lock().retain(|_, found| match found.get() {
+        self.0.lock().retain(|_, found| match found.get() {
             Some((_, Ok(admission))) => manifests.contains(&admission.manifest),
             Some((_, Err(_))) => true,
             None => false,
@@ -90,14 +91,14 @@ impl AdmissionCache {
 
     /// What is known of images of one of these manifests is to be found out anew next time.
     pub(super) fn forget_manifests(&self, manifests: &BTreeSet<String>) {
-        self.lock().retain(|_, found| match found.get() {
+        self.0.lock().retain(|_, found| match found.get() {
             Some((_, Ok(admission))) => !manifests.contains(&admission.manifest.to_string()),
             _ => true,
         });
     }
 
     fn entry(&self, key: Key) -> Found {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.retain(|_, found| match found.get() {
             Some((since, Err(_))) => since.elapsed() < FRESH_FAILURE,
             Some((since, Ok(_))) => since.elapsed() < FRESH,
@@ -105,10 +106,6 @@ impl AdmissionCache {
             None => Arc::strong_count(found) > 1,
         });
         all.entry(key).or_default().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Found>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,7 +175,7 @@ mod tests {
         tokio::time::sleep(FRESH_FAILURE).await;
         registry.ask(Asker::Pull).await;
         assert_eq!(registry.asked.load(Ordering::Relaxed), 3);
-        assert_eq!(registry.admissions.lock().len(), 1);
+        assert_eq!(registry.admissions.0.lock().len(), 1);
     }
 
     /// A registry that is silent keeps its own image from going, and no other.
@@ -201,7 +198,7 @@ mod tests {
         assert_eq!(manifests, Some(HashSet::from([asked, found])));
         // It may lead to another image than was said, of which something went meanwhile.
         admissions.forget_others(&manifests.unwrap());
-        assert_eq!(admissions.lock().len(), 1);
+        assert_eq!(admissions.0.lock().len(), 1);
         // Which image this one leads to is what is being found out.
         let unknown = admissions.get(Asker::Other, "unknown", None, std::future::pending());
         tokio::pin!(unknown);
@@ -236,6 +233,6 @@ mod tests {
                 .admissions
                 .entry(("one more".to_owned(), None, Asker::Other)),
         );
-        assert_eq!(registry.admissions.lock().len(), 1);
+        assert_eq!(registry.admissions.0.lock().len(), 1);
     }
 }

@@ -7,9 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tracing::info;
 use xebec_format::digest::Digest;
 use xebec_images::admission::Admission;
@@ -66,13 +67,13 @@ impl Layers {
 
     /// For a while no registry is asked about this image again.
     pub(super) fn fell_back(&self, asked: Asked) {
-        let mut fallen_back = self.fallen_back.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fallen_back = self.fallen_back.lock();
         fallen_back.retain(|_, since| since.elapsed() < FALLEN_BACK);
         fallen_back.insert(asked, Instant::now());
     }
 
     pub(super) fn has_fallen_back(&self, asked: &Asked) -> bool {
-        let fallen_back = self.fallen_back.lock().unwrap_or_else(PoisonError::into_inner);
+        let fallen_back = self.fallen_back.lock();
         fallen_back
             .get(asked)
             .is_some_and(|since| since.elapsed() < FALLEN_BACK)

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use tracing::{debug, error, warn};
 use xebec_kernel::fanotify::{Denial, Group};
 use xebec_kernel::journal::{Owed, Verdict};
@@ -188,6 +189,6 @@ impl Waiting {
     }
 
     fn suspects(&self) -> MutexGuard<'_, Suspects> {
-        self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
+        self.suspects.lock()
     }
 }

@@ -5,10 +5,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use xebec_fill::events::{self, Answer, Event, EventHandler, EventLoop};
 use xebec_keeper::REPLACE;
@@ -124,7 +125,7 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
         }
     }
     // As a runtime does that is shut down with tasks in it.
-    filler.given_up.lock().unwrap().clear();
+    filler.given_up.lock().clear();
     while event_loop.owed() > 0 && behaviour != "leaves-readers" && !gives_up {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -137,7 +138,7 @@ pub fn main(directory: &Path, behaviour: &str) -> ExitCode {
 impl Filler {
     fn work(&self, receiver: &Mutex<Receiver<(Event, Answer)>>) {
         loop {
-            let Ok((event, answer)) = receiver.lock().unwrap().recv() else {
+            let Ok((event, answer)) = receiver.lock().recv() else {
                 return;
             };
             self.fill(&event);
@@ -174,11 +175,11 @@ impl EventHandler for Filler {
         if let Some(noted) = &self.gives_up
             && !noted.exists()
         {
-            self.given_up.lock().unwrap().push(answer);
+            self.given_up.lock().push(answer);
             std::fs::write(noted, "").unwrap();
             return;
         }
-        self.queue.lock().unwrap().send((event, answer)).unwrap();
+        self.queue.lock().send((event, answer)).unwrap();
     }
 
     fn describe(&self, file: FileIdentity) -> Option<String> {

@@ -36,7 +36,7 @@ impl Choice<'_> {
                 (several, all) => format!("{} of {all} layers are", several.len()),
             };
             let text = format!(
-                "{which} read whole now ({}), so this start is not lazy: {reason}",
+                "{which} read whole now ({}), so the image is not lazy: {reason}",
                 size(bytes)
             );
             report(Reply::Notice { text });
@@ -47,7 +47,9 @@ impl Choice<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use xebec_protocol::paths::Paths;
     use xebec_protocol::wire::{ImageRequest, PullPolicy};
@@ -101,7 +103,7 @@ mod tests {
         let told = notices.clone();
         let report: Report = Arc::new(move |reply| {
             if let Reply::Notice { text } = reply {
-                told.lock().unwrap().push(text);
+                told.lock().push(text);
             }
         });
         let mut prepared = images.prepare(&request, false, &report).await.unwrap();
@@ -111,7 +113,7 @@ mod tests {
             images.prepare(&request, true, &report).await.is_ok(),
             "they are here now"
         );
-        let notices = notices.lock().unwrap();
+        let notices = notices.lock();
         notices.clone()
     }
 
@@ -122,7 +124,7 @@ mod tests {
             panic!("{said:?}");
         };
         assert!(
-            one.starts_with("3 of 3 layers are read whole now (2.5 MB), so this start is not lazy: "),
+            one.starts_with("3 of 3 layers are read whole now (2.5 MB), so the image is not lazy: "),
             "{one}"
         );
         assert!(one.contains("`xebec index --push"), "{one}");

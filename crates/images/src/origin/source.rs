@@ -10,11 +10,12 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use xebec_cache::fill::{Ask, Blob, BoxFuture, FaultKind, Fetched, Patience, Source, SourceError};
 use xebec_cache::progress::{Phase, Progress};
@@ -153,10 +154,7 @@ struct Watcher {
 impl Watcher {
     /// Where bytes came from so far.
     fn sources(&self) -> Vec<(String, u64)> {
-        let received = self
-            .received
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let received = self.received.lock();
         received.clone()
     }
 }
@@ -173,10 +171,7 @@ impl Observer for Watcher {
     }
 
     fn received(&self, from: &str, bytes: u64) {
-        let mut received = self
-            .received
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut received = self.received.lock();
         match received.iter_mut().find(|(host, _)| host == from) {
             Some((_, sum)) => *sum += bytes,
             None => received.push((from.to_owned(), bytes)),
@@ -200,7 +195,7 @@ impl Inner {
         };
         // One reader fetches the section, the others wait for it.
         let _one = self.whole_windows.lock().await;
-        if self.lock().is_none() {
+        if self.windows.lock().is_none() {
             let all = Ask {
                 range: 0..size,
                 ..ask.clone()
@@ -218,13 +213,14 @@ impl Inner {
                 .map_err(|error| local(format!("write {}: {error}", path.display())))?;
             let file =
                 File::open(&path).map_err(|error| local(format!("open {}: {error}", path.display())))?;
-            *self.lock() = Some(Arc::new(file));
+            *self.windows.lock() = Some(Arc::new(file));
             // What came over the network is told of once; readers to come have it from here.
             for (source, bytes) in fetched.sources {
                 ask.progress.received(&source, bytes);
             }
         }
         let file = self
+            .windows
             .lock()
             .clone()
             .ok_or_else(|| local("the windows section vanished"))?;
@@ -354,20 +350,14 @@ impl Inner {
 
     /// A reader of a blob that is coming whole.
     fn arriving(&self, blob: &Digest) -> Option<SpoolReader> {
-        let spools = self
-            .spools
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let spools = self.spools.lock();
         let spool = spools.get(blob).filter(|spool| !spool.has_failed());
         spool.map(WholeBlobDownload::reader)
     }
 
     /// Takes a blob in that comes whole, unless another reader's request brought it already.
     fn spool(&self, blob: Digest, stream: BlobStream) -> io::Result<SpoolReader> {
-        let mut spools = self
-            .spools
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut spools = self.spools.lock();
         if let Some(spool) = spools.get(&blob).filter(|spool| !spool.has_failed()) {
             return Ok(spool.reader());
         }
@@ -380,21 +370,15 @@ impl Inner {
     /// The windows section that is kept, looked at when it is first wanted: one that is not what the index says was
     /// damaged, and is fetched again.
     async fn local_windows(&self) -> Option<Arc<File>> {
-        if let Some(file) = self.lock().clone() {
+        if let Some(file) = self.windows.lock().clone() {
             return Some(file);
         }
         let section = self.windows_section.clone()?;
         let path = self.directory.join("windows");
         let checked = tokio::task::spawn_blocking(move || open_checked(&path, &section));
         let file = Arc::new(checked.await.ok()??);
-        *self.lock() = Some(file.clone());
+        *self.windows.lock() = Some(file.clone());
         Some(file)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<File>>> {
-        self.windows
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex};
 
+use parking_lot::Mutex;
 use xebec_format::layer::Codec;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
@@ -38,13 +39,13 @@ pub(super) struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
 impl Pool {
     /// Takes back the buffer of `chunk` if this was its last user.
     pub(super) fn give_back(&self, chunk: Arc<Chunk>) {
-        if let (Some(chunk), Ok(mut buffers)) = (Arc::into_inner(chunk), self.0.lock()) {
-            buffers.push(chunk.buffer);
+        if let Some(chunk) = Arc::into_inner(chunk) {
+            self.0.lock().push(chunk.buffer);
         }
     }
 
     fn take(&self, size: usize) -> Vec<u8> {
-        let buffer = self.0.lock().ok().and_then(|mut buffers| buffers.pop());
+        let buffer = self.0.lock().pop();
         buffer
             .filter(|buffer| buffer.len() == size)
             .unwrap_or_else(|| vec![0; size])

@@ -13,9 +13,10 @@ use std::fs;
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use parking_lot::{Condvar, Mutex};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::ioctl::{IntegerSetter, NoArg, ioctl, opcode};
@@ -138,23 +139,19 @@ struct Door {
 }
 
 impl Door {
-    fn lock(&self) -> MutexGuard<'_, Option<Answer>> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The first answer counts.
     fn answer(&self, answer: Answer) {
-        self.lock().get_or_insert(answer);
+        self.answer.lock().get_or_insert(answer);
         self.answered.notify_all();
     }
 
     fn wait(&self) -> Answer {
-        let mut answer = self.lock();
+        let mut answer = self.answer.lock();
         loop {
             match &*answer {
                 Some(answer) => return answer.clone(),
                 None => {
-                    answer = self.answered.wait(answer).unwrap_or_else(PoisonError::into_inner);
+                    self.answered.wait(&mut answer);
                 }
             }
         }

@@ -12,7 +12,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::MountError;
 
@@ -63,7 +64,7 @@ impl BackingDevice {
     /// Runs `create`, and gives the backing device that appeared meanwhile; `None` when none did, or when
     /// another process made a second one at the same moment.
     pub(super) fn appearing<T>(create: impl FnOnce() -> T) -> (T, Option<BackingDevice>) {
-        let _one_at_a_time = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = CREATING.lock();
         let before = names();
         let created = create();
         let after = names();

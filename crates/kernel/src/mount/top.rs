@@ -1,6 +1,7 @@
 //! What is mounted at a place, held by a descriptor: what was looked at is what is taken down.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -15,6 +16,13 @@ pub struct Top {
     fd: OwnedFd,
     info: MountInfo,
     table: Vec<MountInfo>,
+}
+
+/// Whether a mount's target is the place of a descriptor as `/proc/self/fd` has it: with " (deleted)" behind it if the directory
+/// that is mounted there was removed (`d_path` in `fs/d_path.c`), which the table of mounts leaves out.
+fn is_place(target: &Path, place: &Path) -> bool {
+    let without = place.as_os_str().as_bytes().strip_suffix(b" (deleted)");
+    target == place || without.is_some_and(|without| target.as_os_str().as_bytes() == without)
 }
 
 impl Top {
@@ -45,7 +53,8 @@ impl Top {
         let place =
             std::fs::read_link(descriptor_path(fd.as_fd())).map_err(|error| unknown(error.to_string()))?;
         let table = mounts()?;
-        let info = table.iter().find(|mount| mount.id == id && mount.target == place);
+        let is_there = |mount: &&MountInfo| mount.id == id && is_place(&mount.target, &place);
+        let info = table.iter().find(is_there);
         Ok(info.cloned().map(|info| Top { fd, info, table }))
     }
 

@@ -18,9 +18,9 @@ pub use signals::{Signals, unblock_signals};
 pub use spawn::{Spawn, SpawnError, find_program};
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
+use parking_lot::Mutex;
 use rustix::io::FdFlags;
 use rustix::process::{Pid, Resource, Rlimit};
 use rustix::thread::CapabilitySet;
@@ -34,7 +34,7 @@ use rustix::thread::CapabilitySet;
 /// `EBADF` when nothing is open there, `EBUSY` when it is not an inherited descriptor or was taken before.
 pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     static TAKING: Mutex<()> = Mutex::new(());
-    let _guard = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = TAKING.lock();
     // SAFETY: F_GETFD takes any number and only tells whether it is open, and its flags.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags < 0 {

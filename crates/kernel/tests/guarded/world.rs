@@ -5,11 +5,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use xebec_kernel::fanotify::Group;
 use xebec_kernel::journal::{Journal, Verdict};
 use xebec_kernel::mount;
@@ -105,7 +106,7 @@ impl World {
                 group.wait(Duration::from_millis(20)).unwrap();
                 intake.read(&group, &mut batch).unwrap();
                 for owed in batch.drain(..) {
-                    seen.lock().unwrap().push((owed.offset, owed.count));
+                    seen.lock().push((owed.offset, owed.count));
                     let verdict = decide(owed.offset);
                     if verdict == Verdict::Allow {
                         let start = owed.offset as usize / 4096 * 4096;
@@ -146,7 +147,7 @@ pub struct Filler {
 impl Filler {
     /// Offset and count of every event so far.
     pub fn events(&self) -> Vec<(u64, u64)> {
-        self.ranges.lock().unwrap().clone()
+        self.ranges.lock().clone()
     }
 }
 

@@ -11,9 +11,10 @@ pub(crate) mod tokens;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use tokio::time::Instant;
@@ -132,13 +133,13 @@ impl Authenticator {
 
     /// Which login `server` was last sent for this repository.
     pub(crate) fn sent(&self, server: &Server, repository: &str) -> SentLogin {
-        let sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = self.0.sent.lock();
         let key = (server.authority.clone(), repository.to_owned());
         sent.get(&key).cloned().unwrap_or_default()
     }
 
     fn note_sent(&self, renewal: &Renewal, login: SentLogin) {
-        let mut sent = self.0.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.0.sent.lock();
         if sent.len() >= MAX_SENT {
             sent.clear();
         }
@@ -150,13 +151,13 @@ impl Authenticator {
 
     /// What `server` is known to want.
     pub(crate) fn challenge(&self, server: &Server) -> Option<Challenge> {
-        let challenges = self.0.challenges.lock().unwrap_or_else(PoisonError::into_inner);
+        let challenges = self.0.challenges.lock();
         challenges.get(&server.authority).cloned()
     }
 
     /// Notes what `server` said in an answer with status 401.
     pub(crate) fn learn(&self, server: &Server, challenge: Challenge) {
-        let mut challenges = self.0.challenges.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut challenges = self.0.challenges.lock();
         challenges.insert(server.authority.clone(), challenge);
     }
 

@@ -1,9 +1,10 @@
 //! Bearer tokens, kept until shortly before they end and then renewed by one call for all.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -118,16 +119,16 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn get(&self) -> Option<Token> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.token.lock().clone()
     }
 
     pub(crate) fn put(&self, token: Token) {
-        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
+        *self.token.lock() = Some(token);
     }
 
     /// Forgets a token that was refused, unless it has been replaced already.
     pub(crate) fn forget(&self, refused: &str) {
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut token = self.token.lock();
         if token.as_ref().is_some_and(|token| token.header == refused) {
             *token = None;
         }
@@ -140,7 +141,7 @@ pub(crate) struct Tokens(Mutex<HashMap<TokenKey, Arc<Slot>>>);
 
 impl Tokens {
     pub(crate) fn slot(&self, key: &TokenKey) -> Arc<Slot> {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = self.0.lock();
         if slots.len() >= MAX_TOKENS && !slots.contains_key(key) {
             slots.retain(|_, slot| {
                 slot.get()

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
+use xebec_format::docker_hub::{DOCKER_HUB, DOCKER_HUB_NAMES, registry_name};
 
 use super::credential::{Credential, CredentialError};
 
@@ -87,14 +88,11 @@ fn wrong(path: &Path, reason: String) -> CredentialError {
 
 /// The spellings under which a registry's credentials may be filed, the usual one first.
 pub(super) fn keys_of(registry: &str) -> Vec<String> {
-    if matches!(registry, "docker.io" | "registry-1.docker.io" | "index.docker.io") {
-        let others = ["index.docker.io", "docker.io", "registry-1.docker.io"];
-        return std::iter::once(DOCKER_HUB_KEY)
-            .chain(others)
-            .map(str::to_owned)
-            .collect();
+    if registry_name(registry) != DOCKER_HUB {
+        return vec![registry.to_owned()];
     }
-    vec![registry.to_owned()]
+    let names = std::iter::once(DOCKER_HUB_KEY).chain(DOCKER_HUB_NAMES);
+    names.map(str::to_owned).collect()
 }
 
 /// What is left of a key: old tools filed entries under URLs.

@@ -10,9 +10,9 @@
 //! pause after the registry is back. What it meets then is bounded by the places.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -102,7 +102,7 @@ impl Gate {
     /// Notes that a call got what it asked for: those that wait for the registry to come back go on.
     pub(crate) fn succeeded(&self) {
         let reopened = {
-            let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut closed = self.closed.lock();
             closed.take_if(|closing| !closing.throttles).is_some()
         };
         if !reopened && self.sleepers.load(Ordering::Relaxed) == 0 {
@@ -110,7 +110,7 @@ impl Gate {
         }
         {
             // The turns that sleepers were waiting for are not needed any more.
-            let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bucket = self.bucket.lock();
             bucket.tokens = bucket.tokens.max(0.0);
         }
         self.is_back.notify_waiters();
@@ -140,7 +140,7 @@ impl Gate {
             let mut back = std::pin::pin!(self.is_back.notified());
             // A success between the look at the closing and the wait counts, too.
             back.as_mut().enable();
-            let closed = *self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+            let closed = *self.closed.lock();
             match closed {
                 Some(Closing { until, .. }) if until > Instant::now() => tokio::select! {
                     () = tokio::time::sleep_until(until) => {}
@@ -157,7 +157,7 @@ impl Gate {
             return;
         };
         let throttles = code == THROTTLED;
-        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut closed = self.closed.lock();
         *closed = Some(closed.map_or(Closing { until, throttles }, |old| Closing {
             until: old.until.max(until),
             throttles: throttles || (old.throttles && old.until > Instant::now()),
@@ -165,10 +165,7 @@ impl Gate {
     }
 
     fn draw_retry(&self) -> Duration {
-        self.bucket
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .draw(Instant::now())
+        self.bucket.lock().draw(Instant::now())
     }
 }
 

@@ -11,10 +11,11 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use tokio::sync::oneshot;
 use xebec_kernel::resolver::{self, LookUpError};
@@ -153,7 +154,7 @@ impl Names {
 
     /// The addresses of `name`, by a look-up that is under way or by a new one, which `namer` needs.
     fn addresses(&self, name: String, namer: Namer) -> Pending {
-        let mut known = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.table.lock();
         if let Some((found, _)) = known.pending.get(&name) {
             return found.clone();
         }
@@ -170,7 +171,7 @@ impl Names {
         let are_told = self.are_told;
         let work = move || {
             let found = look_up(&looked_up).map(Arc::from);
-            let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut table = table.lock();
             // First out of the table, so that whoever comes after this answer gets a newer one.
             table.pending.remove(&looked_up);
             if let (Ok(found), false) = (&found, are_told) {
@@ -224,7 +225,7 @@ mod tests {
         let look_up: Arc<LookUp> = Arc::new(move |name: &str| {
             counted.fetch_add(1, Ordering::Relaxed);
             if name.contains("silent") {
-                let _ = is_over.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                let _ = is_over.lock().recv();
                 return Err(LookUpError::Failed("nobody knows".to_owned()));
             }
             Ok(vec![SocketAddr::from(([192, 0, 2, 1], 0))])
@@ -288,7 +289,7 @@ mod tests {
         });
         for number in 0..2 * REMEMBERED {
             let found = [SocketAddr::from(([192, 0, 2, 1], 0))].into();
-            let mut table = names.table.lock().unwrap();
+            let mut table = names.table.lock();
             table.remember(&number.to_string(), &found);
             assert!(table.last.len() <= REMEMBERED);
         }

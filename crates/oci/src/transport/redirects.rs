@@ -5,9 +5,9 @@
 //! ends, and dropped when the storage refuses it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::time::Instant;
 use xebec_format::digest::Digest;
@@ -44,7 +44,7 @@ pub(crate) struct Redirects(Mutex<HashMap<BlobKey, (Target, Instant)>>);
 impl Redirects {
     /// The URL to use for `key`, if one is known and still good.
     pub(crate) fn get(&self, key: &BlobKey) -> Option<Target> {
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.lock();
         let (target, end) = map.get(key)?;
         if *end > Instant::now() {
             return Some(target.clone());
@@ -59,7 +59,7 @@ impl Redirects {
             return;
         }
         let now = Instant::now();
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.lock();
         if map.len() >= MAX_REDIRECTS {
             map.retain(|_, (_, end)| *end > now);
         }
@@ -71,7 +71,7 @@ impl Redirects {
 
     /// Forgets a URL that was refused, unless another call has already replaced it.
     pub(crate) fn forget(&self, key: &BlobKey, refused: &Url) {
-        let mut map = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.0.lock();
         if map.get(key).is_some_and(|(target, _)| target.url == *refused) {
             map.remove(key);
         }
@@ -121,6 +121,6 @@ mod tests {
         for n in 0..MAX_REDIRECTS as u32 + 10 {
             redirects.put(key(n), target("https://c/"), Duration::from_secs(10));
         }
-        assert!(redirects.0.lock().unwrap().len() <= MAX_REDIRECTS);
+        assert!(redirects.0.lock().len() <= MAX_REDIRECTS);
     }
 }

@@ -1,19 +1,20 @@
 //! What is known of each registry: scheme, places, whether it honours ranges.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
+use xebec_format::docker_hub::{DOCKER_HUB, DOCKER_HUB_SERVER, registry_name};
 
 use super::attempts::Gate;
 use super::reach::LastReach;
 use crate::config::{Budget, ClientConfig, Mirror};
 use crate::error::ClientError;
-use crate::reference::DEFAULT_REGISTRY;
 
 /// A mirror that could not be reached is left out for this long.
 const MIRROR_REST: Duration = Duration::from_secs(30);
@@ -73,12 +74,11 @@ impl Server {
 
     /// Leaves this mirror out for a while.
     pub(crate) fn rest(&self) {
-        *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Instant::now() + MIRROR_REST);
+        *self.resting_until.lock() = Some(Instant::now() + MIRROR_REST);
     }
 
     fn is_resting(&self) -> bool {
-        let until = *self.resting_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *self.resting_until.lock();
         until.is_some_and(|until| until > Instant::now())
     }
 }
@@ -108,13 +108,13 @@ impl Servers {
             plain_http: config.plain_http.clone(),
             budget: config.budget.clone(),
         };
-        let mut mirrors = HashMap::new();
-        for (registry, list) in &config.mirrors {
-            let mut places = Vec::new();
+        let mut mirrors = HashMap::<_, Vec<_>>::new();
+        // By name, so that the mirrors of one registry by several names always come in the same order.
+        for (registry, list) in config.mirrors.iter().collect::<BTreeMap<_, _>>() {
+            let places = mirrors.entry(registry_name(registry).to_owned()).or_default();
             for mirror in list {
                 places.push((servers.add_mirror(mirror)?, mirror.clone()));
             }
-            mirrors.insert(registry.clone(), places);
         }
         Ok(Self { mirrors, ..servers })
     }
@@ -144,10 +144,7 @@ impl Servers {
         let key = format!("{}://{authority}{prefix}", scheme.unwrap_or_default());
         let scheme = scheme.or_else(|| self.allows_plain_http(&authority).then_some("http"));
         let server = Arc::new(Server::new(&authority, prefix, scheme, &self.budget));
-        self.known
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key.clone(), server);
+        self.known.lock().insert(key.clone(), server);
         Ok(key)
     }
 
@@ -158,15 +155,14 @@ impl Servers {
 
     /// The server of the registry `name` (`host[:port]`).
     pub(crate) fn registry(&self, name: &str) -> Arc<Server> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(server) = known.get(name) {
             return server.clone();
         }
         // Docker Hub is named by one host and answers at another.
-        let authority = if name == DEFAULT_REGISTRY {
-            "registry-1.docker.io"
-        } else {
-            name
+        let authority = match registry_name(name) {
+            DOCKER_HUB => DOCKER_HUB_SERVER,
+            name => name,
         };
         let scheme = self.allows_plain_http(name).then_some("http");
         let server = Arc::new(Server::new(authority, "", scheme, &self.budget));
@@ -179,12 +175,7 @@ impl Servers {
     pub(crate) fn readable(&self, name: &str, by_digest: bool, with_resting: bool) -> Vec<Endpoint> {
         let mut endpoints = Vec::new();
         for (key, mirror) in self.mirrors.get(name).into_iter().flatten() {
-            let server = self
-                .known
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(key)
-                .cloned();
+            let server = self.known.lock().get(key).cloned();
             if let Some(server) = server.filter(|server| with_resting || !server.is_resting())
                 && (by_digest || mirror.resolve_tags)
             {
@@ -209,6 +200,8 @@ impl Servers {
 
 #[cfg(test)]
 mod tests {
+    use xebec_format::docker_hub::DOCKER_HUB_NAMES;
+
     use super::*;
 
     fn servers(urls: &[(&str, bool)]) -> Result<Servers, ClientError> {
@@ -247,6 +240,34 @@ mod tests {
         tokio::time::advance(MIRROR_REST).await;
         assert_eq!(names(true).len(), 3);
         assert_eq!(servers.readable("ghcr.io", true, false).len(), 1);
+    }
+
+    #[test]
+    fn docker_hub_has_the_mirrors_of_all_its_names() {
+        let mirror = |host: String| Mirror {
+            url: host,
+            resolve_tags: true,
+        };
+        let mirrors = DOCKER_HUB_NAMES.map(|name| (name.to_owned(), vec![mirror(format!("{name}.example"))]));
+        let servers = Servers::new(&ClientConfig {
+            mirrors: HashMap::from(mirrors),
+            ..ClientConfig::default()
+        });
+        let places = servers.unwrap().readable("docker.io", true, false);
+        let names: Vec<&str> = places
+            .iter()
+            .map(|place| place.server.authority.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "docker.io.example",
+                "index.docker.io.example",
+                "registry-1.docker.io.example",
+                "registry.hub.docker.com.example",
+                "registry-1.docker.io"
+            ]
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Registries that misbehave: what is mended, what it costs, and what is said when it cannot be mended.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use xebec_oci::config::Mirror;
 use xebec_oci::{
     Budget, Client, ClientConfig, ClientError, Listener, Observer, Outage, Platform, RangeAnswer, Wait,
@@ -394,18 +395,18 @@ struct Notes {
 
 impl Observer for Notes {
     fn waits(&self, wait: Wait) {
-        let mut waits = self.waits.lock().unwrap();
+        let mut waits = self.waits.lock();
         if waits.last() != Some(&wait) {
             waits.push(wait);
         }
     }
 
     fn received(&self, from: &str, bytes: u64) {
-        self.received.lock().unwrap().push((from.to_owned(), bytes));
+        self.received.lock().push((from.to_owned(), bytes));
     }
 
     fn retries(&self, fault: &xebec_oci::Fault) {
-        self.retries.lock().unwrap().push(fault.to_string());
+        self.retries.lock().push(fault.to_string());
     }
 }
 
@@ -424,17 +425,17 @@ async fn an_observer_is_told_what_a_call_waits_for() {
         .blob_range(&repository(&registry), &image.layer_digest, 0..1000)
         .await
         .unwrap();
-    let waits = notes.waits.lock().unwrap().clone();
+    let waits = notes.waits.lock().clone();
     // Asked without a token, with one, and once more.
     let once = [Wait::Place, Wait::Head, Wait::Body];
     let with_token = [Wait::Token, Wait::Head, Wait::Body, Wait::Pause];
     assert_eq!(waits, [&once[..], &with_token[..], &once[..]].concat());
-    let retries = notes.retries.lock().unwrap().clone();
+    let retries = notes.retries.lock().clone();
     assert!(
         matches!(&retries[..], [one] if one.contains("503")),
         "{retries:?}"
     );
-    assert_eq!(*notes.received.lock().unwrap(), [(registry.host(), 1000)]);
+    assert_eq!(*notes.received.lock(), [(registry.host(), 1000)]);
     assert_eq!(client.stats().retries, 1);
 }
 
@@ -517,7 +518,7 @@ async fn the_end_of_a_wait_is_told_to_who_was_told_of_the_wait() {
         let listener: Listener = Arc::new({
             let heard = heard.clone();
             move |outage| {
-                heard.lock().unwrap().push(match outage {
+                heard.lock().push(match outage {
                     Outage::Waits { .. } => "waits",
                     Outage::Over { .. } => "over",
                 });
@@ -525,6 +526,6 @@ async fn the_end_of_a_wait_is_told_to_who_was_told_of_the_wait() {
         });
         let probed = listening(listener, client.unwrap().probe("127.0.0.1:1", None)).await;
         probed.unwrap_err();
-        assert_eq!(*heard.lock().unwrap(), wanted, "{attempts} attempts");
+        assert_eq!(*heard.lock(), wanted, "{attempts} attempts");
     }
 }

@@ -294,15 +294,20 @@ async fn messages_name_the_file_of_the_settings() {
         error.to_string().contains(&format!("ca_files in {file}")),
         "{error}"
     );
-    let (reference, host) = (tagged(&registry), registry.host());
-    drop(registry);
-    let error = client.resolve(&reference, &amd64()).await.unwrap_err();
+    // Nobody listens at this host by a name that is not loopback's.
+    let elsewhere: Reference = "0.0.0.0:1/app:1".parse().unwrap();
+    let error = client.resolve(&elsewhere, &amd64()).await.unwrap_err();
     for part in [
-        format!("plain_http = [{host:?}] into {file}"),
+        format!("plain_http = [\"0.0.0.0:1\"] into {file}"),
         "cannot be reached after 1 try (".to_owned(),
     ] {
         assert!(error.to_string().contains(&part), "{error}");
     }
+    // Loopback is spoken to without TLS where it has none.
+    let reference = tagged(&registry);
+    drop(registry);
+    let error = client.resolve(&reference, &amd64()).await.unwrap_err();
+    assert!(!error.to_string().contains("plain_http"), "{error}");
 }
 
 #[tokio::test]

@@ -52,6 +52,14 @@ impl Holder {
             start_time,
         })
     }
+
+    /// Whether this is the process that supervises a container.
+    pub fn supervises(&self, container: &Record) -> bool {
+        match self {
+            Self::Process { pid, start_time, .. } => container.is_supervised_by(*pid, *start_time),
+            Self::Directory { .. } | Self::Snapshot { .. } => false,
+        }
+    }
 }
 
 /// Who uses the view that is mounted at `view`, by names that users gave: containers and mount points. `containers` are those of
@@ -63,15 +71,8 @@ pub fn users(view: &Path, holders: &[Holder], containers: &[Record]) -> Vec<Stri
         .map(|record| format!("container {}", record.id))
         .collect();
     // A supervisor and its container are one.
-    let is_supervisor = |pid: u32| {
-        on_it
-            .clone()
-            .any(|record| record.supervisor.unsigned_abs() == pid)
-    };
-    let others = holders.iter().filter(|holder| match holder {
-        Holder::Process { pid, .. } => !is_supervisor(*pid),
-        Holder::Directory { .. } | Holder::Snapshot { .. } => true,
-    });
+    let is_supervisor = |holder: &Holder| on_it.clone().any(|record| holder.supervises(record));
+    let others = holders.iter().filter(|holder| !is_supervisor(holder));
     users.extend(others.map(ToString::to_string));
     users
 }
@@ -101,5 +102,39 @@ impl From<LayerPair> for LayerKey {
             layer: pair.layer,
             index: pair.index,
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    /// The supervisor was killed, its container runs on, and the kernel gave its id to another command, which holds the view, too.
+    #[test]
+    fn a_process_that_has_the_id_of_an_ended_supervisor_is_a_user_of_its_own() {
+        let record: Record = serde_json::from_value(serde_json::json!({
+            "id": "web", "image": "i", "pid": null, "pid_started": null, "supervisor": 7, "supervisor_started": 1,
+            "runtime": "/r", "view": "/v", "state": "/s", "rm": false, "created": 0, "command": [],
+        }))
+        .unwrap();
+        let holder = |name: &str, pid, start_time| Holder::Process {
+            name: name.to_owned(),
+            pid,
+            start_time,
+        };
+        let holders = [
+            holder("web", 7, 1),
+            holder("record-7-2", 7, 2),
+            holder("record-8-1", 8, 1),
+        ];
+        assert_eq!(
+            users(Path::new("/v"), &holders, &[record]),
+            [
+                "container web",
+                "record-7-2 (process 7)",
+                "record-8-1 (process 8)"
+            ]
+        );
     }
 }

@@ -4,9 +4,11 @@
 //! snapshots takes containerd a tenth of a second for each hundred of them, so it is not made anew for each question.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// For which images lazy snapshots were made, by the digests of their layers.
 pub(super) type Origins = HashMap<String, Vec<String>>;
@@ -52,7 +54,7 @@ impl Known {
 
     pub(super) async fn of(&self, namespace: &str) -> Listed<'_> {
         let list = {
-            let mut lists = self.lists.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut lists = self.lists.lock();
             lists.entry(namespace.to_owned()).or_default().clone()
         };
         Listed {
@@ -63,13 +65,13 @@ impl Known {
 
     /// How long a blob is, if that is known.
     pub(super) fn size(&self, namespace: &str, digest: &str) -> Option<u64> {
-        let sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let sizes = self.sizes.lock();
         sizes.get(&(namespace.to_owned(), digest.to_owned())).copied()
     }
 
     /// It is that long.
     pub(super) fn has_size(&self, namespace: &str, digest: String, size: u64) {
-        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = self.sizes.lock();
         if sizes.len() >= SIZES {
             sizes.clear();
         }

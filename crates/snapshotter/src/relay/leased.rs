@@ -7,7 +7,8 @@
 //! writes content, or the image.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Most blobs that are remembered for one connection, which a save of some thousand images has. What is more is brought at once.
 const BLOBS: usize = 65_536;
@@ -28,7 +29,7 @@ struct Lease {
 impl Leased {
     /// A blob was put under a lease, by somebody whose calls are under that lease. Whether it may be brought later.
     pub(super) fn add(&self, namespace: &str, lease: &str, digest: &str) -> bool {
-        let mut leases = self.lock();
+        let mut leases = self.0.lock();
         let has_room = leases.values().map(|lease| lease.blobs.len()).sum::<usize>() < BLOBS;
         let lease = leases.entry(key(namespace, lease)).or_default();
         if lease.is_saving || !has_room {
@@ -40,25 +41,21 @@ impl Leased {
 
     /// Images were looked up under a lease.
     pub(super) fn looked_up(&self, namespace: &str, lease: &str) {
-        if let Some(lease) = self.lock().get_mut(&key(namespace, lease)) {
+        if let Some(lease) = self.0.lock().get_mut(&key(namespace, lease)) {
             lease.is_saving |= !lease.blobs.is_empty();
         }
     }
 
     /// Something was written under a lease, or it is over.
     pub(super) fn forget(&self, namespace: &str, lease: &str) {
-        self.lock().remove(&key(namespace, lease));
+        self.0.lock().remove(&key(namespace, lease));
     }
 
     /// Whether a blob is about to be saved.
     pub(super) fn is_saved(&self, namespace: &str, lease: &str, digest: &str) -> bool {
-        let leases = self.lock();
+        let leases = self.0.lock();
         let lease = leases.get(&key(namespace, lease));
         lease.is_some_and(|lease| lease.is_saving && lease.blobs.contains(digest))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Lease>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tonic::Status;
@@ -323,8 +324,8 @@ impl<B: Blobs> Missing<B> {
         containerd.map_err(|error| refused(&error))
     }
 
-    fn turns(&self) -> std::sync::MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock()
     }
 }
 

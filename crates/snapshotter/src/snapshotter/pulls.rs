@@ -6,8 +6,9 @@
 //! of files, never for a registry, and a release never waits for a pull.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The table of pulls.
@@ -44,7 +45,7 @@ impl Pulls {
         loop {
             // Made before it is looked at, so that no end is missed.
             let is_over = self.is_over.notified();
-            if let Some(number) = self.lock().add(manifest.clone()) {
+            if let Some(number) = self.table.lock().add(manifest.clone()) {
                 let pulls = self.clone();
                 return Pull { pulls, number };
             }
@@ -54,17 +55,13 @@ impl Pulls {
 
     /// Has pulls wait that are not under way. One at a time does so.
     pub(super) fn hold(self: &Arc<Self>) -> Held {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.is_letting_go = true;
         let pulled = table.under_way.values().cloned().collect();
         Held {
             pulls: self.clone(),
             pulled,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -82,13 +79,13 @@ impl Table {
 
 impl Drop for Pull {
     fn drop(&mut self) {
-        self.pulls.lock().under_way.remove(&self.number);
+        self.pulls.table.lock().under_way.remove(&self.number);
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.pulls.lock().is_letting_go = false;
+        self.pulls.table.lock().is_letting_go = false;
         self.pulls.is_over.notify_waiters();
     }
 }

@@ -1,7 +1,8 @@
 //! Images that removed snapshots showed, until what only they needed is let go.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::record::LazyLayer;
 
@@ -30,14 +31,11 @@ impl RemovedImages {
     }
 
     pub(super) fn put_back(&self, manifests: BTreeSet<String>) {
-        let mut all = self.manifests.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.manifests.lock();
         all.get_or_insert_default().extend(manifests);
     }
 
     pub(super) fn take(&self) -> Option<BTreeSet<String>> {
-        self.manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.manifests.lock().take()
     }
 }

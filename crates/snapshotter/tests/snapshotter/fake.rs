@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
 use prost::Message;
 use redb::ReadableTable;
 use tokio::net::{UnixListener, UnixStream};
@@ -85,7 +86,7 @@ impl Binder for Images {
 
 impl LazyImages for Images {
     async fn admit(&self, offer: LayerOffer) -> Verdict {
-        *self.offers.lock().unwrap() += 1;
+        *self.offers.lock() += 1;
         tokio::task::yield_now().await;
         if offer.reference.contains("hung") {
             self.answers.acquire().await.unwrap().forget();
@@ -125,9 +126,9 @@ impl LazyImages for Images {
             return Err(SnapshotError::new(ErrorKind::Unavailable, "nobody answers"));
         }
         let path = self.views.join(format!("{}-{}", layer.manifest, layer.depth));
-        self.shown.lock().unwrap().push(layer.reference.clone());
+        self.shown.lock().push(layer.reference.clone());
         std::fs::create_dir_all(&path).unwrap();
-        self.held.lock().unwrap().insert(key.to_owned());
+        self.held.lock().insert(key.to_owned());
         Ok(path)
     }
 
@@ -163,16 +164,16 @@ impl LazyImages for Images {
         if key.ends_with("stuck") {
             return Err(SnapshotError::new(ErrorKind::Internal, "it is not given back"));
         }
-        self.held.lock().unwrap().remove(key);
+        self.held.lock().remove(key);
         Ok(())
     }
 
     fn held(&self) -> Vec<String> {
-        self.held.lock().unwrap().iter().cloned().collect()
+        self.held.lock().iter().cloned().collect()
     }
 
     async fn let_go(&self, shown: Shown) -> bool {
-        self.let_go.lock().unwrap().push(shown);
+        self.let_go.lock().push(shown);
         drop(self.letting_go.lock().await);
         true
     }
@@ -330,16 +331,16 @@ impl Host {
     }
 
     pub(crate) fn hold(&self, key: &str) {
-        self.images.held.lock().unwrap().insert(key.to_owned());
+        self.images.held.lock().insert(key.to_owned());
     }
 
     pub(crate) fn shown(&self) -> Vec<String> {
-        self.images.shown.lock().unwrap().clone()
+        self.images.shown.lock().clone()
     }
 
     /// What was to be let go since this was asked.
     pub(crate) fn let_go(&self) -> Vec<Shown> {
-        std::mem::take(&mut *self.images.let_go.lock().unwrap())
+        std::mem::take(&mut *self.images.let_go.lock())
     }
 
     /// Nothing is let go before the guard is dropped.
@@ -364,7 +365,7 @@ impl Host {
     }
 
     pub(crate) fn offers(&self) -> usize {
-        *self.images.offers.lock().unwrap()
+        *self.images.offers.lock()
     }
 
     /// Lets the registry that hangs answer so many times.

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xebec_snapshotter::image_service::{ImageService, Login, Logins, SERVICE, Ticket};
 
 use crate::fake::{Client, Host};
@@ -60,10 +61,7 @@ struct Kept {
 impl Kept {
     fn say(&self, what: &str, image: &str, login: Option<&Login>) {
         let name = login.map_or("nobody", |login| &login.username);
-        self.history
-            .lock()
-            .unwrap()
-            .push(format!("{what} {image} {name}"));
+        self.history.lock().push(format!("{what} {image} {name}"));
     }
 }
 
@@ -73,19 +71,19 @@ impl Logins for Kept {
             return Err("no space".to_owned());
         }
         self.say("begin", image, login);
-        let mut tried = self.tried.lock().unwrap();
+        let mut tried = self.tried.lock();
         tried.push((image.to_owned(), login.cloned()));
         Ok(Ticket(tried.len() as u64 - 1))
     }
 
     fn end(&self, ticket: Ticket, has_worked: bool) -> Result<(), String> {
-        let (image, login) = self.tried.lock().unwrap()[usize::try_from(ticket.0).unwrap()].clone();
+        let (image, login) = self.tried.lock()[usize::try_from(ticket.0).unwrap()].clone();
         self.say(
             if has_worked { "worked" } else { "failed" },
             &image,
             login.as_ref(),
         );
-        let mut now = self.now.lock().unwrap();
+        let mut now = self.now.lock();
         match login {
             _ if !has_worked => {}
             Some(login) => drop(now.insert(image, login)),
@@ -178,7 +176,7 @@ impl Node {
     }
 
     fn history(&self) -> String {
-        self.kept.history.lock().unwrap().join(", ")
+        self.kept.history.lock().join(", ")
     }
 
     async fn client(&self) -> Client {
@@ -188,7 +186,7 @@ impl Node {
     }
 
     fn user(&self, image: &str) -> Option<String> {
-        let now = self.kept.now.lock().unwrap();
+        let now = self.kept.now.lock();
         now.get(image).map(|login| login.username.clone())
     }
 }
@@ -220,7 +218,7 @@ async fn a_login_that_is_refused_gives_way_to_the_one_before() {
         Err(Code::PermissionDenied)
     );
     assert_eq!(node.user(image).as_deref(), Some("robot"));
-    let history = node.kept.history.lock().unwrap().join(", ");
+    let history = node.kept.history.lock().join(", ");
     assert_eq!(
         history,
         format!("begin {image} robot, worked {image} robot, begin {image} thief, failed {image} thief"),

@@ -31,7 +31,7 @@ pub(super) async fn answer(
     let head = head_of(connection, &request);
     let sent = Arc::new(AtomicU64::new(0));
     let fault = {
-        let mut inner = state.lock();
+        let mut inner = state.inner.lock();
         if inner.down {
             return None;
         }
@@ -52,7 +52,7 @@ pub(super) async fn answer(
     }
     let body = request.into_body().collect().await.ok()?.to_bytes();
     let reply = injected(fault.as_ref()).unwrap_or_else(|| {
-        let mut inner = state.lock();
+        let mut inner = state.inner.lock();
         if fault == Some(Fault::ExpireTokens) {
             inner.tokens.expire();
         }
@@ -117,7 +117,11 @@ fn head_of(connection: &Connection, request: &Request<Incoming>) -> RequestHead 
 }
 
 fn record(state: &State, head: RequestHead, status: u16, sent: &Arc<AtomicU64>) {
-    state.lock().log.push(Entry::new(head, status, sent.clone()));
+    state
+        .inner
+        .lock()
+        .log
+        .push(Entry::new(head, status, sent.clone()));
 }
 
 fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ignore_range: bool) -> Reply {

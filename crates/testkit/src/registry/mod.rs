@@ -20,11 +20,12 @@ mod state;
 mod store;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use xebec_format::digest::Digest;
 
@@ -126,6 +127,7 @@ impl FaultyRegistry {
         let bytes = bytes.into();
         let digest = Digest::of(&bytes);
         self.state
+            .inner
             .lock()
             .store
             .repository(repository)
@@ -137,6 +139,7 @@ impl FaultyRegistry {
     /// Puts a blob there under a digest that is not its own.
     pub fn put_blob_as(&self, repository: &str, digest: Digest, bytes: impl Into<Bytes>) {
         self.state
+            .inner
             .lock()
             .store
             .repository(repository)
@@ -153,6 +156,7 @@ impl FaultyRegistry {
         bytes: impl Into<Bytes>,
     ) -> Digest {
         self.state
+            .inner
             .lock()
             .store
             .repository(repository)
@@ -161,7 +165,7 @@ impl FaultyRegistry {
 
     /// The manifest under `name`.
     pub fn manifest(&self, repository: &str, name: &str) -> Option<Bytes> {
-        let mut inner = self.state.lock();
+        let mut inner = self.state.inner.lock();
         inner
             .store
             .repository(repository)
@@ -172,6 +176,7 @@ impl FaultyRegistry {
     /// A blob.
     pub fn blob(&self, repository: &str, digest: &Digest) -> Option<Bytes> {
         self.state
+            .inner
             .lock()
             .store
             .repository(repository)
@@ -183,6 +188,7 @@ impl FaultyRegistry {
     /// Removes a blob.
     pub fn remove_blob(&self, repository: &str, digest: &Digest) {
         self.state
+            .inner
             .lock()
             .store
             .repository(repository)
@@ -192,37 +198,37 @@ impl FaultyRegistry {
 
     /// Lets `fault` befall the requests that `when` describes. Earlier rules come first.
     pub fn inject(&self, when: When, fault: Fault) {
-        self.state.lock().script.add(when, fault);
+        self.state.inner.lock().script.add(when, fault);
     }
 
     /// Ends all faults.
     pub fn clear_faults(&self) {
-        self.state.lock().script.clear();
+        self.state.inner.lock().script.clear();
     }
 
     /// While down, every connection is reset.
     pub fn set_down(&self, down: bool) {
-        self.state.lock().down = down;
+        self.state.inner.lock().down = down;
     }
 
     /// Makes every token given out so far useless.
     pub fn expire_tokens(&self) {
-        self.state.lock().tokens.expire();
+        self.state.inner.lock().tokens.expire();
     }
 
     /// Makes every redirect given out so far useless: its URL is answered with 403.
     pub fn expire_redirects(&self) {
-        self.state.lock().signature += 1;
+        self.state.inner.lock().signature += 1;
     }
 
     /// How many tokens were given out.
     pub fn tokens_given(&self) -> u64 {
-        self.state.lock().tokens.count()
+        self.state.inner.lock().tokens.count()
     }
 
     /// The requests since the start or the last [`Self::clear_log`], in order.
     pub fn log(&self) -> Vec<LoggedRequest> {
-        self.state.lock().log.iter().map(Entry::read).collect()
+        self.state.inner.lock().log.iter().map(Entry::read).collect()
     }
 
     /// How many requests have a path that contains `part`.
@@ -235,7 +241,7 @@ impl FaultyRegistry {
 
     /// Forgets the requests so far.
     pub fn clear_log(&self) {
-        self.state.lock().log.clear();
+        self.state.inner.lock().log.clear();
     }
 }
 

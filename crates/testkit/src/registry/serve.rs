@@ -59,7 +59,7 @@ pub(super) async fn listen(
     loop {
         let (stream, _) = listener.accept().await?;
         let connection = {
-            let mut inner = state.lock();
+            let mut inner = state.inner.lock();
             if inner.down {
                 let _ = stream.set_zero_linger();
                 continue;

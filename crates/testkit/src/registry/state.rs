@@ -1,7 +1,8 @@
 //! What the servers of a registry share.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::access::Tokens;
 use super::fault::Script;
@@ -19,11 +20,6 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// What requests change, for this thread alone.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Scheme and authority of a server.
     pub(super) fn base(&self, place: Place) -> String {
         let address = match place {

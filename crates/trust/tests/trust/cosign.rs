@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
+use parking_lot::Mutex;
 use xebec_format::digest::Digest;
 use xebec_trust::{PrivateKey, RepositoryName, sign};
 
@@ -62,10 +63,7 @@ impl Registry {
     }
 
     fn put(&self, path: String, media_type: &'static str, body: &[u8]) {
-        self.contents
-            .lock()
-            .unwrap()
-            .insert(path, (media_type, body.to_vec()));
+        self.contents.lock().insert(path, (media_type, body.to_vec()));
     }
 }
 
@@ -87,7 +85,7 @@ fn answer(mut stream: TcpStream, contents: &Contents) {
     }
     let mut words = request.split(' ');
     let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-    let found = contents.lock().unwrap().get(path).cloned();
+    let found = contents.lock().get(path).cloned();
     let (status, media_type, body) = match found {
         Some((media_type, body)) => ("200 OK", media_type, body),
         None if path == "/v2/" => ("200 OK", "application/json", b"{}".to_vec()),

@@ -201,8 +201,13 @@ fn a_refusal_says_what_was_missing_and_how_to_get_it() {
         text.contains("named by digest") && text.contains("none yet"),
         "{text}"
     );
+    assert!(!text.contains("`xebec index --push"), "{text}");
     let text = refusal(&Policy::default(), Naming::Tag, &Roots::none());
     assert!(text.contains("nothing vouches"), "{text}");
+    assert!(
+        text.contains("`xebec index --push"),
+        "the registry's list suffices: {text}"
+    );
 
     let never = load(
         "[[registry]]\nprefix = \"r.example.com\"\nregistry-root = \"never\"\n\
@@ -215,6 +220,7 @@ fn a_refusal_says_what_was_missing_and_how_to_get_it() {
         .signed(signing(3, &image));
     let text = refusal(&never.unwrap(), Naming::Tag, &roots);
     assert!(text.contains("never suffices for r.example.com"), "{text}");
+    assert!(!text.contains("`xebec index --push"), "{text}");
     assert!(
         text.contains("registry-root = \"tag\"") && text.contains("(now: ci)"),
         "{text}"

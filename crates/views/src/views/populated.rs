@@ -1,7 +1,8 @@
 //! Prefilled pages: what was put into the page cache of views' files before a process read it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use xebec_fill::page_set::PageSet;
 
 /// Pages of a view.
@@ -16,9 +17,3 @@ pub struct Populated {
 /// A worker's note of a mounted view. It tells that mount from a later one of the same name.
 #[derive(Clone, Debug, Default)]
 pub struct PopulatedNote(pub(super) Arc<Mutex<Populated>>);
-
-impl PopulatedNote {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Populated> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}

@@ -1,26 +1,26 @@
 //! Queries of the table: which views would be built again, what was brought into the page cache of one, which views read a layer.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use xebec_cache::store::LayerKey;
 use xebec_images::prepared_layer::PreparedLayer;
 
 use super::populated::{Populated, PopulatedNote};
 use super::table::Views;
-use super::view_cache::{KnownView, KnownViews, MAX_INODES, MAX_WEIGHT, ViewKey};
+use super::view_cache::{KnownView, MAX_INODES, MAX_WEIGHT, ViewKey};
 use crate::view::BuiltView;
 use crate::view_tree::ViewTree;
 
 impl Views {
     /// The mounted view that would be built from this, if one is known. It may be gone when it is to be held.
     pub fn known(&self, key: &ViewKey) -> Option<Arc<KnownView>> {
-        self.lock_known().0.get(key).cloned()
+        self.known.lock().0.get(key).cloned()
     }
 
     /// A mounted view, if it is known what it was built from.
     pub fn known_by_name(&self, name: &str) -> Option<Arc<KnownView>> {
-        let known = self.lock_known();
+        let known = self.known.lock();
         known.0.values().find(|view| view.name == name).cloned()
     }
 
@@ -31,7 +31,7 @@ impl Views {
         if !table.contains_key(&built.name) {
             return;
         }
-        let mut known = self.lock_known();
+        let mut known = self.known.lock();
         let others = || known.0.iter().filter(|(other, _)| **other != key);
         let inodes: usize = others().map(|(_, view)| view.tree.tree.inodes.len()).sum();
         let before: u64 = others().map(|(_, view)| view.weight).sum();
@@ -54,11 +54,7 @@ impl Views {
 
     /// A view is not mounted any more.
     pub(super) fn forget_built(&self, name: &str) {
-        self.lock_known().0.retain(|_, view| view.name != name);
-    }
-
-    fn lock_known(&self) -> MutexGuard<'_, KnownViews> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().0.retain(|_, view| view.name != name);
     }
 
     /// Where it is noted what is brought into a view's page cache; `None` if it is not mounted.
@@ -73,7 +69,7 @@ impl Views {
             .get_mut(name)
             .filter(|record| record.is_held() && Arc::ptr_eq(&record.populated.0, &note.0));
         let Some(record) = record else { return false };
-        let mut populated = note.lock();
+        let mut populated = note.0.lock();
         populated.brought.add(&more.brought);
         populated.left_out.add(&more.left_out);
         drop(populated);
@@ -91,7 +87,7 @@ impl Views {
         let Some(record) = table.get(name) else {
             return Some(Populated::default());
         };
-        let populated = record.populated.lock().clone();
+        let populated = record.populated.0.lock().clone();
         (populated != Populated::default() || !record.was_populated).then_some(populated)
     }
 
@@ -104,12 +100,7 @@ impl Views {
 
     /// The repositories of the images for which a layer is read.
     pub fn readers_of(&self, key: LayerKey) -> BTreeSet<String> {
-        let readers = self
-            .readers
-            .0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let readers = self.readers.0.read().clone();
         let readers = readers.iter().filter(|reader| reader.layers.contains(&key));
         readers
             .flat_map(|reader| reader.repositories.iter().cloned())

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{MutexGuard, RwLock};
 use xebec_cache::store::LayerKey;
 use xebec_oci::Reference;
 
@@ -32,7 +33,7 @@ impl Readers {
 
     fn set(&self, table: &BTreeMap<String, ViewRecord>) {
         let readers: Arc<[Reader]> = table.values().map(Reader::of).collect();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = readers;
+        *self.0.write() = readers;
     }
 }
 

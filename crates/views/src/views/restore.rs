@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tracing::{error, info, warn};
 use xebec_fill::fill_service::FillService;
 use xebec_kernel::mount;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use xebec_kernel::file::write_for_this_boot;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
@@ -39,7 +39,7 @@ impl Views {
     }
 
     pub(super) fn lock(&self) -> Table<'_> {
-        let records = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let records = self.table.lock();
         Table::new(records, &self.readers)
     }
 }

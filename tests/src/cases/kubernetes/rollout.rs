@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
@@ -243,13 +243,13 @@ impl Host<'_, '_> {
     }
 
     fn restart_containerd(&self) -> Result<()> {
-        let mut containerd = self.containerd.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut containerd = self.containerd.lock();
         containerd.kill()?;
         containerd.wake()
     }
 
     fn exec(&self, id: &str, line: &str) -> Result<String> {
-        let containerd = self.containerd.lock().unwrap_or_else(PoisonError::into_inner);
+        let containerd = self.containerd.lock();
         exec(&containerd, id, line)
     }
 }

@@ -6,6 +6,9 @@ use super::{Published, Service, expect_lazy, expect_recorded, number, problem, p
 use crate::runner::Outcome;
 use crate::world::World;
 
+/// How often a proof is asked for right after a start.
+const STARTS: usize = 5;
+
 /// Signed index, unsigned recording: nothing of it. Both signed, or none, by tag: used. By digest with nothing signed: the
 /// index is refused, as ever.
 pub(super) fn trust(world: &World) -> Result<Outcome> {
@@ -80,4 +83,19 @@ pub(super) fn signed_over_listed(world: &World) -> Result<Outcome> {
     lab.try_mount("victim", &names.digest, &["--require-lazy"])?
         .expect(6, &["named by digest"])?;
     Ok(Outcome::Passed("a listed index stays a listed index".to_owned()))
+}
+
+/// A proof that is asked for right after a start by a recording waits for the pages that the start brings, and does not fail.
+pub(super) fn proven_at_once(world: &World) -> Result<Outcome> {
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let names = lab.push_indexed(&service.image, "app")?;
+    service.record("recorder", &[&names.tag])?;
+    for number in 0..STARTS {
+        let root = format!("start-{number}");
+        expect_recorded(&service.start(&root, &[&names.tag])?)?;
+        let proof = lab.xebec(&root, &["check", "--prove", &names.tag])?;
+        proof.expect(0, &[]).with_context(|| root.clone())?;
+    }
+    Ok(Outcome::Passed(format!("{STARTS} of {STARTS} proofs at once")))
 }

@@ -11,10 +11,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use xebec_container::{Directories, cleanup_stale, list};
 
@@ -65,11 +66,11 @@ macro_rules! case {
 }
 pub(crate) use case;
 
-/// Waits until the condition holds, and fails after ten seconds.
+/// Waits until the condition holds. It fails after so long that no load is the reason.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(10), "not {what}");
+        assert!(began.elapsed() < WATCHDOG, "not {what}");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -427,15 +428,15 @@ impl Collected {
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = stream.read(&mut buffer) {
-                other.0.lock().unwrap().0.extend_from_slice(&buffer[..length]);
+                other.0.lock().0.extend_from_slice(&buffer[..length]);
             }
-            other.0.lock().unwrap().1 = true;
+            other.0.lock().1 = true;
         });
         collected
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap().0).into_owned()
+        String::from_utf8_lossy(&self.0.lock().0).into_owned()
     }
 
     fn wait_for(&self, text: &str) {
@@ -448,7 +449,7 @@ impl Collected {
 
     fn wait_for_end(&self) {
         let began = Instant::now();
-        while !self.0.lock().unwrap().1 && began.elapsed() < Duration::from_secs(2) {
+        while !self.0.lock().1 && began.elapsed() < Duration::from_secs(2) {
             thread::sleep(Duration::from_millis(1));
         }
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use redb::StorageBackend;
 
 use super::*;
@@ -41,7 +42,7 @@ impl Sparse {
 
     /// As giving up a file does, once.
     fn make_room(&self) -> bool {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         let more = std::mem::take(&mut state.reserve);
         state.most += more;
         more > 0
@@ -62,11 +63,11 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, Range<
 
 impl StorageBackend for Sparse {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().length)
+        Ok(self.0.lock().length)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.0.lock().unwrap();
+        let state = self.0.lock();
         for (block, at, part) in parts(offset, out.len()) {
             match state.blocks.get(&block) {
                 Some(bytes) => out[part.clone()].copy_from_slice(&bytes[at..at + part.len()]),
@@ -77,7 +78,7 @@ impl StorageBackend for Sparse {
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         state.blocks.retain(|block, _| block * BLOCK < length);
         state.length = length;
         Ok(())
@@ -88,7 +89,7 @@ impl StorageBackend for Sparse {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.0.lock();
         for (block, at, part) in parts(offset, data.len()) {
             if !state.blocks.contains_key(&block) && state.blocks.len() >= state.most {
                 return Err(io::ErrorKind::StorageFull.into());
@@ -123,7 +124,7 @@ fn room_can_be_made_on_a_full_disk() {
         let full = full.into_iter().find_map(Result::err).unwrap();
         assert_eq!(full.kind, ErrorKind::ResourceExhausted, "{full}");
         drop(store);
-        disk.0.lock().unwrap().reserve = RESERVE;
+        disk.0.lock().reserve = RESERVE;
         // A daemon that starts on the full disk.
         let store = open(&disk).unwrap();
         let there = names(&store);
