@@ -2,10 +2,10 @@
 //! `echo "read-only: the disk is being replaced" > ROOT/mode`. Removing the file ends it.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::policy::mode::Mode;
+use parking_lot::Mutex;
 
 /// The file is looked at no more often than this.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ impl ModeFile {
         let Some(path) = &self.path else {
             return self.configured.clone();
         };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some((looked, mode)) = &*last
             && looked.elapsed() < LOOK_EVERY
         {

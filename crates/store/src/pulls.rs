@@ -1,10 +1,10 @@
 //! When manifests and tags were pulled, collected in memory: a pull itself writes nothing.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use crate::digest::Digest;
 use crate::name::{RepositoryName, Tag};
+use parking_lot::Mutex;
 
 /// So many pulls are remembered at most between two writes. More are not noted: they say when something was used, nothing else.
 const MOST: usize = 65_536;
@@ -17,14 +17,14 @@ pub(crate) struct Pulls(Mutex<HashMap<Pull, u64>>);
 
 impl Pulls {
     pub(crate) fn note(&self, pull: Pull, at: u64) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.lock();
         if noted.len() < MOST || noted.contains_key(&pull) {
             noted.insert(pull, at);
         }
     }
 
     pub(crate) fn take(&self) -> Vec<(Pull, u64)> {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.0.lock();
         std::mem::take(&mut *noted).into_iter().collect()
     }
 }

@@ -1,10 +1,11 @@
 //! Uploads that this process continues: each by one request at a time, and where the last one stopped.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::name::UploadId;
 use crate::objects::Writer;
+use parking_lot::Mutex;
 
 /// So many writers wait for their next request at most; each holds a file open. Further ones are resumed from what is on the disk.
 const MOST_IDLE: usize = 256;
@@ -27,8 +28,8 @@ enum Session {
 }
 
 impl Sessions {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Known> {
+        self.0.lock()
     }
 
     /// Takes an upload for one request, with its writer if that is here; `None` if another request has it.

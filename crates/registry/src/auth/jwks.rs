@@ -5,9 +5,10 @@
 //! cost the issuer nothing. While the issuer is away, the last good keys count for a time.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -237,7 +238,7 @@ impl KeySource {
             .map_err(KeysError::Away)
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 }

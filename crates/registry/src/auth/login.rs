@@ -10,10 +10,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::Semaphore;
@@ -206,7 +207,7 @@ impl Logins {
     }
 
     fn users(&self) -> Arc<Users> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         if file.looked.elapsed() < LOOK_EVERY {
             return Arc::clone(&file.users);
         }
@@ -246,7 +247,7 @@ impl Logins {
     }
 
     fn remembered(&self, key: &[u8; 32]) -> Option<Verdict> {
-        let remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let remembered = self.remembered.lock();
         let entry = remembered.get(key).filter(|entry| entry.until > Instant::now())?;
         Some(if entry.right {
             Verdict::Right
@@ -257,7 +258,7 @@ impl Logins {
 
     fn remember(&self, key: [u8; 32], right: bool) {
         let now = Instant::now();
-        let mut remembered = self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered = self.remembered.lock();
         if remembered.len() >= MAX_REMEMBERED {
             remembered.retain(|_, entry| entry.until > now);
         }

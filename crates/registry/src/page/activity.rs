@@ -1,7 +1,8 @@
 //! Recent errors and slow requests: the last [`KEPT`] of each, in memory.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// How many of each kind are kept.
 pub const KEPT: usize = 100;
@@ -56,7 +57,7 @@ impl Activity {
     }
 
     fn lock(&self) -> MutexGuard<'_, Lists> {
-        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock()
     }
 }
 

@@ -4,8 +4,9 @@
 //! way counts too, so that many pushes at once cannot each find the same room. Pushes do not wait for each other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer};
 use xebec_kernel::size::Bytes;
 
@@ -120,7 +121,7 @@ impl Reservation {
     /// # Errors
     /// [`QuotaExceeded`]; what was held before is held on.
     pub fn grow(&mut self, bytes: u64) -> Result<(), QuotaExceeded> {
-        let mut coming = self.quotas.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming = self.quotas.coming.lock();
         for (place, stored) in &self.counted {
             let Some(quota) = self.quotas.quotas.get(*place) else {
                 continue;
@@ -147,7 +148,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut coming = self.quotas.coming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut coming = self.quotas.coming.lock();
         for (place, _) in &self.counted {
             if let Some(all) = coming.get_mut(place) {
                 *all = all.saturating_sub(self.held);

@@ -5,9 +5,10 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use hyper::HeaderMap;
+use parking_lot::Mutex;
 
 /// A range of addresses: `10.0.0.0/8`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ impl Clients {
     /// One more for this client, until what is returned is dropped. None if it has `most`.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<Admitted> {
         let key = key(address);
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         let count = counts.entry(key).or_insert(0);
         if *count >= most {
             return None;
@@ -122,7 +123,7 @@ pub(crate) struct Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut counts = self.clients.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.clients.counts.lock();
         if let Some(count) = counts.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {
@@ -187,7 +188,7 @@ mod tests {
         assert!(clients.admit(other, 2).is_some());
         drop(first);
         assert!(clients.admit(one, 2).is_some());
-        assert_eq!(clients.counts.lock().unwrap().len(), 1);
+        assert_eq!(clients.counts.lock().len(), 1);
     }
 
     proptest! {

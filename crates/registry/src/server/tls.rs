@@ -2,9 +2,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use parking_lot::RwLock;
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
@@ -87,7 +88,7 @@ impl Certificates {
     /// Reads the files again. If they are not right, the certificate stays.
     pub(crate) fn reload(&self) -> Result<(), TlsError> {
         let new = Arc::new(read(&self.settings, &self.provider)?);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.current.write() = new;
         Ok(())
     }
 
@@ -122,12 +123,7 @@ impl Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(
-            self.current
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-        )
+        Some(self.current.read().clone())
     }
 }
 
@@ -181,7 +177,7 @@ mod tests {
         ));
         write(&settings, "one.example");
         let certificates = Certificates::load(settings.clone()).unwrap();
-        let shown = || certificates.current.read().unwrap().cert[0].to_vec();
+        let shown = || certificates.current.read().cert[0].to_vec();
         let first = shown();
         std::fs::write(&settings.certificate, "").unwrap();
         assert!(certificates.reload().is_err());

@@ -1,9 +1,9 @@
 //! What an upstream was found to lack, for a short time: clients that ask for it again and again do not reach the upstream.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use xebec_store::RepositoryName;
 
 /// So many answers are remembered at most; what is more is asked for again.
@@ -28,7 +28,7 @@ impl Absent {
     /// Remembers that a repository lacks a tag or digest.
     pub(super) fn note(&self, repository: &RepositoryName, what: &str) {
         let now = Instant::now();
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.until.lock();
         if until.len() >= MOST {
             until.retain(|_, end| *end > now);
         }
@@ -40,7 +40,7 @@ impl Absent {
     /// Whether that is remembered.
     pub(super) fn has(&self, repository: &RepositoryName, what: &str) -> bool {
         let key = (repository.clone(), what.to_owned());
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut until = self.until.lock();
         match until.get(&key) {
             Some(end) if *end > Instant::now() => true,
             Some(_) => {
@@ -66,10 +66,10 @@ mod tests {
         for number in 0..2 * MOST {
             absent.note(&repository, &number.to_string());
         }
-        assert_eq!(absent.until.lock().unwrap().len(), MOST);
+        assert_eq!(absent.until.lock().len(), MOST);
         let forgetful = Absent::new(Duration::ZERO);
         forgetful.note(&repository, "v1");
         assert!(!forgetful.has(&repository, "v1"));
-        assert!(forgetful.until.lock().unwrap().is_empty());
+        assert!(forgetful.until.lock().is_empty());
     }
 }

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -55,7 +55,7 @@ impl Upstream {
 
     async fn size(&self, repository: &RepositoryName, digest: &Digest) -> Result<u64, UpstreamError> {
         let key = (repository.clone(), digest.clone());
-        let sizes = || self.state().sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        let sizes = || self.state().sizes.lock();
         if let Some(size) = sizes().get(&key) {
             return Ok(*size);
         }
@@ -79,11 +79,7 @@ impl Upstream {
     }
 
     fn fetch_under_way(&self, repository: &RepositoryName, digest: &Digest) -> Option<Fetch> {
-        let fetches = self
-            .state()
-            .fetches
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let fetches = self.state().fetches.lock();
         fetches.get(&(repository.clone(), digest.clone())).cloned()
     }
 
@@ -98,11 +94,7 @@ impl Upstream {
         size: u64,
     ) -> Result<Fetch, UpstreamError> {
         let key = (repository.clone(), digest.clone());
-        let mut fetches = self
-            .state()
-            .fetches
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut fetches = self.state().fetches.lock();
         if let Some(fetch) = fetches.get(&key) {
             return Ok(fetch.clone());
         }
@@ -125,14 +117,10 @@ impl Upstream {
         if let Err(error) = &result {
             tracing::warn!(%repository, %digest, "a blob was not fetched: {error}");
             // What was said of its size may be wrong, too.
-            let mut sizes = self.state().sizes.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sizes = self.state().sizes.lock();
             sizes.remove(&key);
         }
-        let mut fetches = self
-            .state()
-            .fetches
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut fetches = self.state().fetches.lock();
         fetches.remove(&key);
         drop(fetches);
         // Last: who is told of a failure and asks again begins anew.

@@ -1,10 +1,11 @@
 //! One blob on its way from an upstream: into the store, and into a spool that clients read from meanwhile.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _};
+use parking_lot::Mutex;
 use xebec_oci::BlobStream;
 use xebec_store::{AppendError, Blob, Digest, RepositoryName, StoreError, UploadId};
 
@@ -73,7 +74,7 @@ async fn keep(
         Ok(_) => {}
         Err(AppendError::Store(error)) => return Err(error.into()),
         Err(error) => {
-            let cause = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let cause = broken.lock().take();
             return Err(cause.unwrap_or_else(|| UpstreamError::Host {
                 doing: "keep a blob",
                 reason: error.to_string(),
@@ -107,7 +108,7 @@ fn tee(
                 Err(error) => {
                     let error = upstream.failed(&error);
                     upstream.health().note::<()>(&Err(error.clone()));
-                    *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+                    *broken.lock() = Some(error.clone());
                     return Err(io::Error::other(error));
                 }
             };

@@ -1,9 +1,9 @@
 //! An upstream that is away, or that limits requests, is left alone for a while, so that nobody waits for it in vain.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::error::UpstreamError;
+use parking_lot::Mutex;
 
 /// How long an upstream that could not be reached is not asked again.
 const REST: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ pub(super) struct Health {
 impl Health {
     /// Why the upstream is not to be asked now.
     pub(super) fn trouble(&self) -> Option<UpstreamError> {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = self.trouble.lock();
         let (end, error) = trouble.as_ref()?;
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -42,7 +42,7 @@ impl Health {
             Err(error @ UpstreamError::Away { .. }) => Some((REST, error.clone())),
             Err(_) => return,
         };
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = self.trouble.lock();
         *trouble = rest.map(|(rest, error)| (Instant::now() + rest, error));
     }
 

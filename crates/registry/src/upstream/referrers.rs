@@ -2,7 +2,6 @@
 //! the registry makes its own list. So lists go on while the upstream is away, fallback tags are in step with them, and what was attached
 //! here is in the list, too.
 
-use std::sync::PoisonError;
 use std::time::Instant;
 
 use xebec_store::{Digest, RepositoryName};
@@ -28,7 +27,7 @@ impl Upstream {
     ) -> Result<Freshness, UpstreamError> {
         let key = (repository.clone(), subject.clone());
         let was = {
-            let listed = self.state().listed.lock().unwrap_or_else(PoisonError::into_inner);
+            let listed = self.state().listed.lock();
             listed.get(&key).copied()
         };
         if was.is_some_and(|was| was.elapsed() < self.settings().tag_ttl) || known(subject).is_err() {
@@ -80,7 +79,7 @@ impl Upstream {
                 Err(error) => return Err(error),
             }
         }
-        let mut lists = self.state().listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lists = self.state().listed.lock();
         if lists.len() >= MOST_LISTED {
             lists.clear();
         }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::error::UpstreamError;
@@ -47,7 +48,7 @@ where
     where
         F: Future<Output = Answer<V>> + Send + 'static,
     {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         if let Some(waiting) = asked.get(&key).filter(|waiting| waiting.has_changed().is_ok()) {
             return waiting.clone();
         }
@@ -57,7 +58,7 @@ where
         tokio::spawn(async move {
             let answer = asking.await;
             // Who comes from here on asks anew.
-            all.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+            all.lock().remove(&key);
             let _ = told.send(Some(answer));
         });
         waiting
@@ -88,7 +89,7 @@ mod tests {
         let answers = join_all((0..300).map(|_| single.answer(7, ask))).await;
         assert!(answers.into_iter().all(|answer| answer.unwrap() == 1));
         assert_eq!(single.answer(7, ask).await.unwrap(), 2);
-        assert!(single.asked.lock().unwrap().is_empty());
+        assert!(single.asked.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

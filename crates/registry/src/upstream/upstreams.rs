@@ -1,9 +1,10 @@
 //! The upstreams of a registry, and what is known of each.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use xebec_oci::{Client, ClientError, Repository};
 use xebec_store::{Digest, RepositoryName, Store};

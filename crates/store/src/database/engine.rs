@@ -1,12 +1,13 @@
 //! The engines behind one face: a function of `records` goes in, its result comes out.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 use super::transaction::{DatabaseError, Job, Transaction};
 use crate::config::DatabaseConfig;
+use parking_lot::Mutex;
 
 /// The metadata database.
 #[derive(Clone)]
@@ -74,13 +75,13 @@ fn job<T: Send + 'static>(
     let filled = Arc::clone(&slot);
     let job: Job = Box::new(move |transaction| {
         let result = work(transaction)?;
-        *filled.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        *filled.lock() = Some(result);
         Ok(())
     });
     (job, slot)
 }
 
 fn taken<T>(slot: &Slot<T>) -> Result<T, DatabaseError> {
-    let result = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let result = slot.lock().take();
     result.ok_or(DatabaseError::Closed)
 }

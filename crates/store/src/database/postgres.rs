@@ -3,10 +3,11 @@
 //! Each job runs in one serializable transaction, on a thread for blocking work. If another transaction is in its way, it runs again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use parking_lot::Mutex;
 use postgres::error::SqlState;
 use postgres::types::{IsNull, ToSql, Type};
 use postgres::{Client, IsolationLevel, NoTls, Statement};
@@ -95,7 +96,7 @@ impl Postgres {
         let (config, idle) = (self.config.clone(), Arc::clone(&self.idle));
         let running = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || idle.lock();
             // The guard ends with this line, before anything is waited for.
             let kept = lock().pop().filter(|kept| !kept.client.is_closed());
             let mut connection = kept.map_or_else(|| connect(&config), Ok)?;
@@ -111,7 +112,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        let connections = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        let connections = std::mem::take(&mut *self.idle.lock());
         // A connection ends by waiting, which tasks must not.
         std::thread::spawn(move || drop(connections));
     }

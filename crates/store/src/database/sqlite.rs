@@ -4,10 +4,11 @@
 //! at once: so many pushes share one sync of the disk. Readers see what was committed before they began.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
@@ -83,7 +84,7 @@ impl Sqlite {
         let (path, idle) = (self.path.clone(), Arc::clone(&self.idle));
         let reading = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let lock = || idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || idle.lock();
             let kept = lock().pop();
             let mut connection = kept.map_or_else(|| connect(&path), Ok)?;
             in_transaction(&mut connection, "BEGIN", &mut job)?;

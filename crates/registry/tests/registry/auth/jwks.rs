@@ -1,9 +1,10 @@
 //! Keys of issuers: rotated, away, too large, redirected.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use xebec_registry::auth::jwks::{KeySource, KeysError, Location};
 use xebec_registry::outgoing::{self, OutgoingError, Redirects};
@@ -30,7 +31,7 @@ fn at(url: &str) -> Location {
 async fn changing(first: Vec<u8>) -> (Server, Arc<Mutex<Answer>>) {
     let answer = Arc::new(Mutex::new(ok(first)));
     let told = Arc::clone(&answer);
-    let server = Server::start(move |_| told.lock().unwrap().clone()).await;
+    let server = Server::start(move |_| told.lock().clone()).await;
     (server, answer)
 }
 
@@ -47,7 +48,7 @@ async fn a_new_key_counts_as_soon_as_a_token_names_it_and_an_old_one_ends() {
     let (server, answer) = changing(set(&[(&old, "old")])).await;
     let source = source(at(&server.url));
     assert!(source.keys(Some("old")).await.unwrap().knows("old"));
-    *answer.lock().unwrap() = ok(set(&[(&new, "new")]));
+    *answer.lock() = ok(set(&[(&new, "new")]));
 
     // Right after a fetch, an unknown name makes none: forged ones would be a flood.
     for _ in 0..50 {
@@ -97,7 +98,7 @@ async fn the_last_good_keys_count_for_a_time_while_the_issuer_is_away() {
         ok("damaged"),
         ok("{\"keys\":[]}"),
     ] {
-        *answer.lock().unwrap() = away;
+        *answer.lock() = away;
         pass(Duration::from_secs(400)).await;
         // The old ones are given at once, and the fetch goes on beside.
         assert!(source.keys(Some("one")).await.unwrap().knows("one"));
@@ -110,7 +111,7 @@ async fn the_last_good_keys_count_for_a_time_while_the_issuer_is_away() {
         Err(KeysError::Unsound(_))
     ));
 
-    *answer.lock().unwrap() = ok(set(&[(&issuer, "one")]));
+    *answer.lock() = ok(set(&[(&issuer, "one")]));
     pass(Duration::from_secs(11)).await;
     assert!(source.keys(Some("one")).await.is_ok());
 }
@@ -205,7 +206,7 @@ async fn keys_are_found_by_discovery_and_a_token_stays_with_its_host() {
     let name = Arc::new(Mutex::new(String::new()));
     let issuing = Server::start({
         let name = Arc::clone(&name);
-        move |_| ok(json!({"issuer": *name.lock().unwrap(), "jwks_uri": keys_elsewhere}).to_string())
+        move |_| ok(json!({"issuer": *name.lock(), "jwks_uri": keys_elsewhere}).to_string())
     })
     .await;
     let directory = tempfile::tempdir().unwrap();
@@ -223,7 +224,7 @@ async fn keys_are_found_by_discovery_and_a_token_stays_with_its_host() {
 
     let error = source().keys(None).await.unwrap_err();
     assert!(matches!(error, KeysError::Discovery { .. }), "{error}");
-    *name.lock().unwrap() = issuing.url.clone();
+    *name.lock() = issuing.url.clone();
     assert!(source().keys(Some("one")).await.unwrap().knows("one"));
     let asked = issuing.requests().pop().unwrap();
     assert_eq!(asked.path, "/.well-known/openid-configuration");

@@ -1,7 +1,8 @@
 //! A small HTTP server on this host, for what the registry itself asks.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -55,7 +56,7 @@ impl Server {
     }
 
     pub(crate) fn requests(&self) -> Vec<Request> {
-        self.requests.lock().unwrap().clone()
+        self.requests.lock().clone()
     }
 }
 
@@ -91,7 +92,7 @@ async fn serve(
     }
     request.body = bytes[end..].to_vec();
     let answered = answer(&request);
-    requests.lock().unwrap().push(request);
+    requests.lock().push(request);
     if let Some((status, header, body)) = answered {
         let header = if header.is_empty() {
             header
