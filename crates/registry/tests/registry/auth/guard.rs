@@ -408,10 +408,7 @@ impl Observer for Seen {
         } else {
             "other"
         };
-        self.0
-            .lock()
-            .unwrap()
-            .push(format!("{kind} {}", needs[0].repository));
+        self.0.lock().push(format!("{kind} {}", needs[0].repository));
     }
 }
 
