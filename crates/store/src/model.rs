@@ -169,6 +169,8 @@ pub struct Usage {
     pub blobs: u64,
     /// Distinct manifests.
     pub manifests: u64,
+    /// Bytes of uploads that nobody has finished yet. Each counts by itself.
+    pub uploads: u64,
 }
 
 /// A manifest whose layers are to be indexed.

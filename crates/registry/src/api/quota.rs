@@ -27,7 +27,7 @@ pub(crate) async fn room(
     for quota in quotas.of(repository.as_str()) {
         let usage = call.registry.store.usage(&quota.prefix).await;
         let usage = usage.map_err(|error| failure::of("adding up what is stored", &error))?;
-        used.push((quota.prefix.clone(), usage.bytes));
+        used.push((quota.prefix.clone(), usage.bytes.saturating_add(usage.uploads)));
     }
     if used.is_empty() {
         return Ok(None);

@@ -2,6 +2,8 @@
 //!
 //! An upload's `Range` header says which bytes are safely here; a client that was cut off goes on after them.
 
+use std::io;
+
 use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, LOCATION, RANGE};
 use hyper::{Method, StatusCode};
 use xebec_store::{AppendError, Blob, Digest, RepositoryName, UploadId};
@@ -95,7 +97,8 @@ pub(crate) async fn state(call: &Call<'_>, repository: &RepositoryName, id: &Upl
 /// Takes one more part.
 pub(crate) async fn append(call: &mut Call<'_>, repository: &RepositoryName, id: &UploadId) -> Outcome {
     let at = offset(call)?;
-    let size = add(call, repository, id, at).await?;
+    let room = quota::room(call, repository, quota::announced(call).unwrap_or(0)).await?;
+    let size = add(call, repository, id, at, room).await?;
     Ok(progress(StatusCode::ACCEPTED, repository, id, size))
 }
 
@@ -127,10 +130,12 @@ async fn append_and_finish(
     at: Option<u64>,
 ) -> Outcome {
     if !call.body.is_empty() || at.is_some() {
-        add(call, repository, id, at).await?;
+        let room = match is_here(call, repository, digest).await? {
+            true => None,
+            false => quota::room(call, repository, quota::announced(call).unwrap_or(0)).await?,
+        };
+        add(call, repository, id, at, room).await?;
     }
-    // Held until the blob is recorded, so that of two pushes at once only one takes the last room.
-    let _room = room_to_finish(call, repository, id, digest).await?;
     let finished = call.registry.store.finish_upload(repository, id, digest).await;
     let blob = finished.map_err(|error| failure::of("finishing the upload", &error))?;
     let what = What {
@@ -142,36 +147,27 @@ async fn append_and_finish(
     Ok(created(repository, digest))
 }
 
-/// Room for what an upload has brought, once it becomes a blob. What the repository has already needs none.
-async fn room_to_finish(
-    call: &Call<'_>,
-    repository: &RepositoryName,
-    id: &UploadId,
-    digest: &Digest,
-) -> Result<Option<Reservation>, ApiError> {
+/// Whether the request brings what the repository has already. That needs no room.
+async fn is_here(call: &Call<'_>, repository: &RepositoryName, digest: &Digest) -> Result<bool, ApiError> {
     if call.registry.quotas.of(repository.as_str()).is_empty() {
-        return Ok(None);
+        return Ok(false);
     }
     let there = call.registry.store.peek_blob(repository, digest).await;
-    match there.map_err(|error| failure::of("looking up the blob", &error))? {
-        Some(_) => Ok(None),
-        None => {
-            let here = size(call, repository, id).await?;
-            quota::room(call, repository, here).await
-        }
-    }
+    let there = there.map_err(|error| failure::of("looking up the blob", &error))?;
+    Ok(there.is_some_and(|blob| Some(blob.size) == quota::announced(call)))
 }
 
-/// Adds the request's body to the upload, and says how many bytes it has now.
+/// Adds the request's body to the upload, and says how many bytes it has now. An upload counts for the quotas by what it has; `room` is
+/// for what comes.
 async fn add(
     call: &mut Call<'_>,
     repository: &RepositoryName,
     id: &UploadId,
     at: Option<u64>,
+    mut room: Option<Reservation>,
 ) -> Result<u64, ApiError> {
-    let announced = quota::announced(call);
-    let mut room = quota::room(call, repository, announced.unwrap_or(0)).await?;
-    let growing = room.as_mut().filter(|_| announced.is_none());
+    let is_announced = quota::announced(call).is_some();
+    let growing = room.as_mut().filter(|_| !is_announced);
     let body = Counted::new(&mut *call.body, growing);
     let appended = call.registry.store.append(repository, id, at, body).await;
     match appended {
@@ -182,7 +178,13 @@ async fn add(
         )
         .with_header(RANGE, range(at))
         .with_header(LOCATION, place(repository, id))),
-        Err(error) => Err(failure::of_append(&error)),
+        Err(error) => {
+            if matches!(&error, AppendError::Body(cause) if cause.kind() == io::ErrorKind::QuotaExceeded) {
+                // What came of it would take the room of others until the upload times out.
+                let _ = call.registry.store.cancel_upload(repository, id).await;
+            }
+            Err(failure::of_append(&error))
+        }
     }
 }
 

@@ -141,8 +141,10 @@ impl KeySource {
             self.fetch(retry).await;
             return self.last_good();
         }
-        let source = Arc::clone(self);
-        drop(tokio::spawn(async move { source.fetch(retry).await }));
+        if self.fetching.try_lock().is_ok() {
+            let source = Arc::clone(self);
+            drop(tokio::spawn(async move { source.fetch(retry).await }));
+        }
         Ok(keys)
     }
 
@@ -163,16 +165,14 @@ impl KeySource {
 
     async fn fetch(&self, retry: Duration) {
         let _one = self.fetching.lock().await;
-        {
-            let mut state = self.state();
-            // Another request fetched while this one waited.
-            if state.tried.is_some_and(|tried| tried.elapsed() < retry) {
-                return;
-            }
-            state.tried = Some(Instant::now());
+        // Another request fetched while this one waited.
+        if self.state().tried.is_some_and(|tried| tried.elapsed() < retry) {
+            return;
         }
         let fetched = self.fetch_now().await;
         let mut state = self.state();
+        // Only now: until there is an answer, whoever needs a key waits for it.
+        state.tried = Some(Instant::now());
         match fetched {
             Ok(keys) => state.keys = Some((Arc::new(keys), Instant::now())),
             Err(error) => {

@@ -1,7 +1,9 @@
 //! The configuration file, as it is written. `docs/registry.toml` has every key with its meaning and its default.
 
+use std::marker::PhantomData;
 use std::path::PathBuf;
 
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use xebec_kernel::size::Bytes;
@@ -212,9 +214,8 @@ pub(super) struct Size(pub(super) u64);
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let size: Bytes = text.parse().map_err(serde::de::Error::custom)?;
-        Ok(Self(size.0))
+        let Text(Bytes(size)) = Text::deserialize(deserializer)?;
+        Ok(Self(size))
     }
 }
 
@@ -228,7 +229,25 @@ where
     T::Err: std::fmt::Display,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map(Self).map_err(serde::de::Error::custom)
+        deserializer.deserialize_str(Parsed(PhantomData)).map(Self)
+    }
+}
+
+/// Parses within the visit: what fails there is reported with the line of this value, and not with that of the list around it.
+struct Parsed<T>(PhantomData<T>);
+
+impl<T> Visitor<'_> for Parsed<T>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+{
+    type Value = T;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
     }
 }

@@ -127,7 +127,7 @@ async fn other_methods_and_paths_are_refused() {
     assert_eq!(put.headers()["allow"], "GET, HEAD");
     assert_eq!(code(put).await, "UNSUPPORTED");
     assert_eq!(registry.get("/v1/search").await.status(), StatusCode::NOT_FOUND);
-    assert_eq!(registry.get("/").await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(registry.get("/v1/").await.status(), StatusCode::NOT_FOUND);
 }
 
 /// A connection that is kept answers several requests, also those that come at once.

@@ -52,7 +52,7 @@ async fn what_is_not_there_says_so_and_nothing_is_an_error_of_the_server() {
     for path in [
         "/repositories/none",
         "/repositories/A%20B",
-        "/repositories/..",
+        "/repositories/..%2F..%2Fetc",
         "/repositories/a@sha256:0",
         "/repositories/%3Cscript%3E",
     ] {

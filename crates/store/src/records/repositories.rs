@@ -90,10 +90,14 @@ pub(crate) fn usage(tx: &mut dyn Transaction, prefix: &str) -> Result<Usage, Dat
         "manifests",
         "(SELECT DISTINCT digest, size FROM manifests) AS sizes",
     )?;
+    let sql =
+        format!("SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) FROM uploads WHERE repository IN ({below})");
+    let uploads = tx.first(&sql, &range)?;
     Ok(Usage {
         bytes: blob_bytes + manifest_bytes,
         blobs,
         manifests,
+        uploads: uploads.map_or(Ok(0), |mut row| row.unsigned(0))?,
     })
 }
 
