@@ -138,7 +138,8 @@ pub struct ApiError {
     status: StatusCode,
     code: Code,
     details: Vec<String>,
-    headers: HeaderMap,
+    /// Elsewhere: most errors have none, and each function that may fail returns as many bytes as this has.
+    headers: Box<HeaderMap>,
 }
 
 #[derive(Serialize)]
@@ -166,7 +167,7 @@ impl ApiError {
             status: code.status(),
             code,
             details,
-            headers: HeaderMap::new(),
+            headers: Box::default(),
         }
     }
 

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::policy::mode::Mode;
 use parking_lot::Mutex;
+
+use crate::policy::mode::Mode;
 
 /// The file is looked at no more often than this.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

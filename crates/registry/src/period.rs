@@ -44,7 +44,7 @@ impl fmt::Display for Period {
         let seconds = self.0.as_secs();
         let unit = UNITS
             .into_iter()
-            .find(|(_, unit)| seconds >= *unit && seconds % unit == 0);
+            .find(|(_, unit)| seconds >= *unit && seconds.is_multiple_of(*unit));
         let (name, unit) = unit.unwrap_or(("s", 1));
         write!(f, "{}{name}", seconds / unit)
     }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use parking_lot::Mutex;
+
 use crate::digest::Digest;
 use crate::name::{RepositoryName, Tag};
-use parking_lot::Mutex;
 
 /// So many pulls are remembered at most between two writes. More are not noted: they say when something was used, nothing else.
 const MOST: usize = 65_536;

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::name::UploadId;
 use crate::objects::Writer;
-use parking_lot::Mutex;
 
 /// So many writers wait for their next request at most; each holds a file open. Further ones are resumed from what is on the disk.
 const MOST_IDLE: usize = 256;
@@ -24,7 +25,7 @@ enum Session {
     /// A request continues it. So many bytes were safe before, if that is known yet.
     Held(Option<u64>),
     /// With the number of its end, by which the oldest is found.
-    Idle(Writer, u64),
+    Idle(Box<Writer>, u64),
 }
 
 impl Sessions {
@@ -42,7 +43,7 @@ impl Sessions {
             }
             Some(Session::Idle(writer, _)) => {
                 known.idle -= 1;
-                Some(writer)
+                Some(*writer)
             }
             None => None,
         };
@@ -87,7 +88,7 @@ impl Held {
         let mut known = self.sessions.lock();
         known.serial += 1;
         known.idle += 1;
-        let session = Session::Idle(writer, known.serial);
+        let session = Session::Idle(Box::new(writer), known.serial);
         known.sessions.insert(self.id.clone(), session);
         if known.idle > MOST_IDLE {
             let idle = known.sessions.iter().filter_map(|(id, session)| match session {

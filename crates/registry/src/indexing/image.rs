@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn layers_of_an_image_and_of_nothing_else() {
         let mut tar = TarBuilder::new();
-        tar.file("file", b"contents".to_vec());
+        tar.file("file", b"contents");
         let tar = tar.into_bytes();
         let image = ImageBuilder::new()
             .layer(&tar, Compression::Gzip(6))

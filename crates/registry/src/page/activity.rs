@@ -71,7 +71,8 @@ fn push(list: &mut VecDeque<Entry>, mut entry: Entry) {
 
 fn cut(text: &mut String) {
     if text.len() > MAX_TEXT {
-        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        let end = (0..=MAX_TEXT).rev().find(|&at| text.is_char_boundary(at));
+        text.truncate(end.unwrap_or(0));
         text.push('…');
     }
 }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::error::UpstreamError;
 use parking_lot::Mutex;
+
+use super::error::UpstreamError;
 
 /// How long an upstream that could not be reached is not asked again.
 const REST: Duration = Duration::from_secs(5);

@@ -61,12 +61,12 @@ fn the_newest_tags_stay_and_those_that_a_rule_keeps() {
     let manifests = [manifest('a', 99)];
     let newest = rule("tags = ['v*']\nkeep_newest = 2");
     assert_eq!(
-        going(&planned(&tags, &manifests, &[newest.clone()]).tags),
+        going(&planned(&tags, &manifests, std::slice::from_ref(&newest)).tags),
         ["v2", "v3", "v4"]
     );
     let by_age = rule("tags = ['v*']\nkeep_pushed_within = '25d'");
     assert_eq!(
-        going(&planned(&tags, &manifests, &[by_age.clone()]).tags),
+        going(&planned(&tags, &manifests, std::slice::from_ref(&by_age)).tags),
         ["v3", "v4"]
     );
     assert_eq!(

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 use super::transaction::{DatabaseError, Job, Transaction};
 use crate::config::DatabaseConfig;
-use parking_lot::Mutex;
 
 /// The metadata database.
 #[derive(Clone)]

@@ -111,6 +111,10 @@ impl Objects {
 }
 
 /// An object that is being written.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a registry has one or the other, and few of them at once"
+)]
 pub(crate) enum Writer {
     File(FileWriter),
     Parts(PartWriter),

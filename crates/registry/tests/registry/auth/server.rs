@@ -16,11 +16,10 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn header(&self, name: &str) -> Option<String> {
-        let found = self.head.lines().find_map(|line| {
+        self.head.lines().find_map(|line| {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-        });
-        found
+        })
     }
 }
 
