@@ -1,7 +1,7 @@
 //! A manifest that is pushed: its facts are bounded, and its type is one that the registry knows.
 #![no_main]
 
-use xebec_registry::manifest::{
+use xebec_upstream::manifest::{
     DOCKER_LIST, DOCKER_MANIFEST, Facts, MAX_ENTRIES, OCI_INDEX, OCI_MANIFEST, usual_platform,
 };
 

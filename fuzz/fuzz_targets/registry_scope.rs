@@ -2,11 +2,11 @@
 //! read says the same once printed, and stays within the limits.
 #![no_main]
 
-use xebec_registry::auth::credentials::Credentials;
-use xebec_registry::auth::endpoint::TokenRequest;
-use xebec_registry::auth::htpasswd::{Htpasswd, check_name};
-use xebec_registry::auth::scope::{AccessEntry, MAX_SCOPES, Scope};
-use xebec_registry::pattern::{RepositoryPattern, TagPattern};
+use xebec_access::credentials::Credentials;
+use xebec_access::endpoint::TokenRequest;
+use xebec_access::htpasswd::{Htpasswd, check_name};
+use xebec_access::scope::{AccessEntry, MAX_SCOPES, Scope};
+use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 use xebec_registry::policy::mode::Mode;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

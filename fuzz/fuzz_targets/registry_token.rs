@@ -1,8 +1,8 @@
 //! Tokens: whatever the bytes, nothing is taken that the fuzzer's key has not signed; sets of keys are read or refused.
 #![no_main]
 
-use xebec_registry::auth::jwk::{KeySet, MAX_KEYS};
-use xebec_registry::auth::token::{Expected, Unverified, verify};
+use xebec_access::jwk::{KeySet, MAX_KEYS};
+use xebec_access::token::{Expected, Unverified, verify};
 
 /// The key of RFC 8037, appendix A. Its private half is known to everybody, and not to this program.
 const KEYS: &[u8] = br#"{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo","kid":"a"}]}"#;

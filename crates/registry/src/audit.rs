@@ -20,9 +20,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use xebec_kernel::clock;
 
-use crate::auth::credentials::Credentials;
-use crate::auth::{Need, Observer, Peer, Refusal};
 use crate::events::{Event, EventKind, Listener};
+use xebec_access::credentials::Credentials;
+use xebec_access::{Need, Observer, Peer, Refusal};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 8 * 1024;

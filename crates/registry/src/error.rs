@@ -5,10 +5,10 @@ use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, StatusCode};
 use serde::Serialize;
 
-use crate::auth::Refusal;
 use crate::policy::immutability::ImmutableTag;
 use crate::policy::mode::ModeRefusal;
 use crate::route::RouteError;
+use xebec_access::Refusal;
 
 /// The most errors of one answer; a manifest may lack thousands of blobs.
 const MAX_ERRORS: usize = 32;

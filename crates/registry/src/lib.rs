@@ -1,36 +1,30 @@
 //! A registry whose images are lazy by themselves: the OCI distribution API over a store of blobs and manifests.
 //!
 //! * [`server`]: connections, TLS, limits, the end; [`api`]: from a request to its answer.
-//! * [`route`], [`request`], [`manifest`]: what requests say, read without I/O; [`error`]: what they are told when they are refused.
+//! * [`route`], [`request`]: what requests say, read without I/O; [`error`]: what they are told when they are refused.
 //! * [`state`]: what all requests share; [`config`]: what an operator may set; [`metrics`]: figures.
-//! * [`auth`]: who asks, and what they may do.
 //! * [`events`]: what happened, for those who are told of it.
 //! * [`audit`], [`webhooks`]: what was done by whom, written down and told to others.
 //! * [`policy`]: what stays, what goes, and how much there may be; [`mode_file`]: whether anything may be written now.
-//! * [`pattern`], [`period`], [`outgoing`]: what several of them need.
-//! * [`upstream`]: images of other registries, fetched when they are asked for.
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`page`]: what is here, for people.
+//!
+//! Who asks and what they may do is decided in `xebec-access`; images of other registries come through `xebec-upstream`; what is kept is
+//! in `xebec-store`.
 
 pub mod api;
 pub mod audit;
-pub mod auth;
 pub mod body;
 pub mod config;
 pub mod error;
 pub mod events;
 pub mod indexing;
-pub mod manifest;
 pub mod metrics;
 pub mod mode_file;
-pub mod outgoing;
 pub mod page;
-pub mod pattern;
-pub mod period;
 pub mod policy;
 pub mod request;
 pub mod route;
 pub mod server;
 pub mod state;
-pub mod upstream;
 pub mod webhooks;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use xebec_store::Store;
 
-use crate::auth::Guard;
 use crate::events::{Event, Listener};
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::page::activity::Activity;
 use crate::policy::immutability::Immutability;
 use crate::policy::quota::Quotas;
-use crate::upstream::Upstreams;
+use xebec_access::Guard;
+use xebec_upstream::Upstreams;
 
 /// How requests are carried out.
 #[derive(Clone, Debug)]

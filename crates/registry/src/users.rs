@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use rustix::stdio::stdin;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use xebec_access::htpasswd::{self, Htpasswd};
+use xebec_access::password::{Hash, MAX_PASSWORD};
 use xebec_kernel::{file, lock};
-use xebec_registry::auth::htpasswd::{self, Htpasswd};
-use xebec_registry::auth::password::{Hash, MAX_PASSWORD};
 use xebec_registry::config::Config;
 
 use crate::args::{UserAction, Users};

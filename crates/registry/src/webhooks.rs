@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use xebec_kernel::clock;
 
 use crate::events::{Event, EventKind, Listener};
-use crate::outgoing::{self, OutgoingError};
-use crate::pattern::RepositoryPattern;
-use crate::period::Period;
+use xebec_access::outgoing::{self, OutgoingError};
+use xebec_settings::pattern::RepositoryPattern;
+use xebec_settings::period::Period;
 
 /// The media type of the body.
 const MEDIA_TYPE: &str = "application/vnd.docker.distribution.events.v1+json";

@@ -35,7 +35,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "xebec-artifact",
         &["xebec-format", "xebec-trust", "xebec-oci", "xebec-index"],
     ),
+    ("xebec-settings", &[]),
+    ("xebec-access", &["xebec-kernel", "xebec-settings"]),
     ("xebec-store", &["xebec-kernel"]),
+    (
+        "xebec-upstream",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-oci",
+            "xebec-settings",
+            "xebec-store",
+        ],
+    ),
     (
         "xebec-registry",
         &[
@@ -45,7 +57,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-oci",
             "xebec-index",
             "xebec-artifact",
+            "xebec-settings",
+            "xebec-access",
             "xebec-store",
+            "xebec-upstream",
         ],
     ),
     (

@@ -7,12 +7,12 @@ use hyper::header::{HOST, HeaderName, USER_AGENT};
 use hyper::http::request::Parts;
 use xebec_store::{Digest, RepositoryName, Tag};
 
-use crate::auth::{Action, Caller, Need, Peer};
 use crate::body::RequestBody;
 use crate::error::ApiError;
 use crate::events::{Event, EventKind, Origin};
 use crate::request::Query;
 use crate::state::Registry;
+use xebec_access::{Action, Caller, Need, Peer};
 
 /// The id of a request, which the server puts into its extensions.
 #[derive(Clone, Debug)]

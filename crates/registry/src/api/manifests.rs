@@ -13,9 +13,9 @@ use super::through;
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::events::EventKind;
-use crate::manifest::{DOCKER_MANIFEST, Facts, OCI_MANIFEST, is_index, usual_platform};
 use crate::request::{Accept, percent_encode};
 use crate::route::Reference;
+use xebec_upstream::manifest::{DOCKER_MANIFEST, Facts, OCI_MANIFEST, is_index, usual_platform};
 
 /// Tells a client that the registry knows subjects, so that it need not keep a fallback tag.
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
@@ -60,7 +60,13 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
 fn listing(call: &Call<'_>, content: Vec<u8>) -> reply::Answer {
     let digest = Digest::of(Algorithm::Sha256, &content);
     let size = content.len() as u64;
-    let answer = part::answer(&digest, crate::manifest::OCI_INDEX, size, &Sent::Whole, false);
+    let answer = part::answer(
+        &digest,
+        xebec_upstream::manifest::OCI_INDEX,
+        size,
+        &Sent::Whole,
+        false,
+    );
     match call.parts.method == Method::HEAD {
         true => answer,
         false => part::with_body(answer, body::full(content)),

@@ -1,6 +1,6 @@
 //! The API: from a request to its answer. [`answer`] is the way in; it knows no connections, so that tests need none.
 //!
-//! A request is taken apart ([`crate::route`]), its caller must have the rights that it needs ([`crate::auth`]), and then the file of its
+//! A request is taken apart ([`crate::route`]), its caller must have the rights that it needs ([`xebec_access`]), and then the file of its
 //! endpoint carries it out. Nothing is looked up before the rights are clear.
 
 mod blobs;
@@ -25,13 +25,13 @@ use hyper::{Method, StatusCode};
 pub use call::RequestId;
 pub use reply::Answer;
 
-use crate::auth::{Action, Need};
 use crate::body::RequestBody;
 use crate::error::{ApiError, Code};
 use crate::page;
 use crate::request::Query;
 use crate::route::Route;
 use crate::state::Registry;
+use xebec_access::{Action, Need};
 
 use call::{Call, Outcome};
 

@@ -11,8 +11,8 @@ use super::failure;
 use super::reply;
 use super::through;
 use crate::error::{ApiError, Code};
-use crate::manifest::OCI_INDEX;
 use crate::request::{MAX_PAGE, percent_encode};
+use xebec_upstream::manifest::OCI_INDEX;
 
 const FILTERS_APPLIED: HeaderName = HeaderName::from_static("oci-filters-applied");
 /// Clients take an index of up to 4 MiB; a page ends before.

@@ -12,7 +12,7 @@ use crate::body;
 use crate::error::{ApiError, Code};
 use crate::events::EventKind;
 use crate::route::Reference;
-use crate::upstream::{Found, Freshness, Upstream, UpstreamError};
+use xebec_upstream::{Found, Freshness, Upstream, UpstreamError};
 
 /// When a client may ask again for what an upstream that is away has.
 const AWAY: &str = "5";

@@ -1,4 +1,4 @@
-//! `/token`: the built-in token endpoint, which knows no connections ([`crate::auth::endpoint`]).
+//! `/token`: the built-in token endpoint, which knows no connections ([`xebec_access::endpoint`]).
 
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, WWW_AUTHENTICATE};
@@ -6,10 +6,10 @@ use hyper::http::request::Parts;
 
 use super::call::Outcome;
 use super::{failure, reply};
-use crate::auth::endpoint::MAX_FORM;
 use crate::body::RequestBody;
 use crate::error::{ApiError, Code};
 use crate::state::Registry;
+use xebec_access::endpoint::MAX_FORM;
 
 /// Gives out a token, or says why not.
 pub(crate) async fn answer(registry: &Registry, parts: &Parts, body: &mut RequestBody) -> Outcome {

@@ -9,15 +9,15 @@ use toml::Spanned;
 use xebec_kernel::size::Bytes;
 
 use crate::audit::AuditSettings;
-use crate::auth::settings::AuthSettings;
 use crate::indexing::IndexingSettings;
-use crate::period::Period;
 use crate::policy::immutability::ImmutableRule;
 use crate::policy::mode::Serving;
 use crate::policy::quota::Quota;
 use crate::server::Network;
-use crate::upstream::UpstreamSettings;
 use crate::webhooks::WebhookSettings;
+use xebec_access::settings::AuthSettings;
+use xebec_settings::period::Period;
+use xebec_upstream::UpstreamSettings;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]

@@ -15,16 +15,16 @@ use xebec_store::{DatabaseConfig, ObjectsConfig, StoreConfig};
 pub use file::LogFormat;
 
 use crate::audit::AuditSettings;
-use crate::auth::settings::AuthSettings;
 use crate::indexing::IndexingSettings;
 use crate::policy::immutability::Immutability;
 use crate::policy::mode::Mode;
 use crate::policy::quota::Quota;
 use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
-use crate::upstream::UpstreamSettings;
 use crate::webhooks::WebhookSettings;
 use file::File;
+use xebec_access::settings::AuthSettings;
+use xebec_upstream::UpstreamSettings;
 
 /// A configuration file is small; what is larger is not one.
 const MAX_SIZE: u64 = 1 << 20;

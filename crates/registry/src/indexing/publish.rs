@@ -12,7 +12,7 @@ use xebec_store::{AppendError, NewManifest, RepositoryName, Store, Tag};
 use super::image::Image;
 use super::layer::LayerError;
 use super::settings::Signer;
-use crate::manifest::Facts;
+use xebec_upstream::manifest::Facts;
 
 /// A digest as the store knows it.
 #[allow(

@@ -8,9 +8,9 @@ use hyper::{Method, Response, StatusCode};
 use xebec_store::{Digest, RepositoryName, StoreError};
 
 use super::{CONTENT_SECURITY_POLICY, Page, SCRIPT, STYLE, gather, html};
-use crate::auth::{Action, Need, Refusal};
 use crate::body::{self, AnswerBody};
 use crate::state::Registry;
+use xebec_access::{Action, Need, Refusal};
 
 const HTML: &str = "text/html; charset=utf-8";
 /// How long browsers keep style and script, in seconds.

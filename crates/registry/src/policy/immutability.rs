@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::pattern::{RepositoryPattern, TagPattern};
+use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 
 /// `[[immutable]]`: these tags of these repositories.
 #[derive(Debug, Clone, Deserialize)]

@@ -15,8 +15,8 @@ use std::ops::Bound;
 use serde::Deserialize;
 
 use super::immutability::Immutability;
-use crate::pattern::{RepositoryPattern, TagPattern};
-use crate::period::Period;
+use xebec_settings::pattern::{RepositoryPattern, TagPattern};
+use xebec_settings::period::Period;
 
 /// `[[retention]]`.
 #[derive(Debug, Clone, Deserialize)]

@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::service::service_fn;
@@ -17,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use super::activity::Activity;
 use super::moving::Moving;
 use super::request;
 use super::shared::Shared;
@@ -33,41 +33,6 @@ const PING_TIME: Duration = Duration::from_secs(30);
 
 /// A connection on which nothing is under way when the server ends has this time to begin or to take the last bytes.
 const LAST_MOMENT: Duration = Duration::from_secs(10);
-
-/// A request of the connection is under way while one of these lives.
-#[derive(Clone)]
-pub(super) struct Busy {
-    _token: Arc<Token>,
-}
-
-struct Token(Arc<Activity>);
-
-impl Drop for Token {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
-        self.0.ended.notify_one();
-    }
-}
-
-/// What goes on on a connection.
-#[derive(Default)]
-struct Activity {
-    under_way: AtomicUsize,
-    ended: tokio::sync::Notify,
-}
-
-impl Activity {
-    fn begin(self: &Arc<Self>) -> Busy {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
-        Busy {
-            _token: Arc::new(Token(self.clone())),
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        self.under_way.load(Ordering::Relaxed) == 0
-    }
-}
 
 /// Answers the requests of a connection until it ends.
 pub(super) async fn serve(
@@ -148,7 +113,7 @@ async fn exchange(
                     deadline = Instant::now() + LAST_MOMENT;
                 }
             }
-            () = activity.ended.notified() => {
+            () = activity.ended() => {
                 let rest = if is_ending { LAST_MOMENT } else { limits.keep_alive };
                 deadline = Instant::now() + rest;
             }

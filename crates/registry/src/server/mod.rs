@@ -1,5 +1,6 @@
 //! The server: it listens, and answers by the [`crate::api`] within its limits until it is told to end.
 
+mod activity;
 mod clients;
 mod connection;
 mod moving;

@@ -19,17 +19,17 @@ use hyper::{Method, Request, Response};
 use tracing::Instrument as _;
 use xebec_kernel::clock::milliseconds_since_1970;
 
+use super::activity::Busy;
 use super::clients::{self, Admitted};
-use super::connection::Busy;
 use super::shared::Shared;
 use crate::api::{self, Answer, AnsweredTo, Kind, RequestId};
-use crate::auth::Peer;
 use crate::body::{self, AnswerBody, RequestBody};
 use crate::error::{ApiError, Code};
 use crate::metrics::Held;
 use crate::page::activity::Entry;
 use crate::route::Route;
 use crate::state::RETRY_AFTER as WAIT;
+use xebec_access::Peer;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// An answer that begins later than this is slow.

@@ -8,12 +8,12 @@ use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact};
 use xebec_format::layer::LayerIndex;
 use xebec_oci::Manifest;
 use xebec_registry::indexing::{Indexer, IndexingSettings};
-use xebec_registry::upstream::{UpstreamSettings, Upstreams};
 use xebec_store::{DatabaseConfig, RepositoryName, Store, Tag};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Blob, Image, ImageBuilder};
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_testkit::tar::TarBuilder;
+use xebec_upstream::{UpstreamSettings, Upstreams};
 
 use crate::images;
 use crate::running::{Running, artifact};

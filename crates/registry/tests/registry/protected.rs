@@ -173,10 +173,10 @@ async fn a_blob_is_mounted_only_from_where_the_caller_may_read() {
 async fn an_immutable_tag_neither_moves_nor_goes() {
     let world = World::new();
     let mut settings = world.settings("");
-    settings.administrators = vec![xebec_registry::auth::rights::Who::User("anna".to_owned())];
+    settings.administrators = vec![xebec_access::rights::Who::User("anna".to_owned())];
     let anna = basic("anna", "secret");
     let rule: ImmutableRule = toml::from_str("repositories = 'public/**'\ntags = ['v*']").unwrap();
-    let guard = xebec_registry::auth::Guard::new(settings, world.directory.path(), false).unwrap();
+    let guard = xebec_access::Guard::new(settings, world.directory.path(), false).unwrap();
     let mut registry = Running::with(
         |_| {},
         |registry| {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+use xebec_access::{Action, Need, Observer, Peer, Refusal};
 use xebec_registry::audit::{Audit, AuditSettings, MAX_LINE, Pulls};
-use xebec_registry::auth::{Action, Need, Observer, Peer, Refusal};
 use xebec_registry::events::{Event, EventKind, Listener, Origin};
 use xebec_registry::webhooks::{WebhookSettings, Webhooks, signature};
 

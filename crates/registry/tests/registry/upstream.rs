@@ -7,9 +7,9 @@ use futures_util::future::join_all;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::Notify;
-use xebec_registry::upstream::{UpstreamSettings, Upstreams};
 use xebec_testkit::image::Image;
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, LoggedRequest, Options, Place, When};
+use xebec_upstream::{UpstreamSettings, Upstreams};
 
 use crate::images;
 use crate::running::{OCI_MANIFEST, Running, artifact, code};

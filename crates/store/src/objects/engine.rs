@@ -12,7 +12,7 @@ use futures_util::Stream;
 use futures_util::stream::BoxStream;
 
 use super::directory::{Directory, FileWriter};
-use super::s3::{Bucket, PartWriter};
+use super::s3::{self, Bucket, PartWriter};
 use crate::config::ObjectsConfig;
 use crate::digest::Hasher;
 
@@ -73,7 +73,7 @@ impl Objects {
     pub(crate) async fn delete(&self, key: &str, progress: Option<&[u8]>) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.delete(key).await,
-            Self::S3(s3) => s3.delete(key, progress).await,
+            Self::S3(bucket) => s3::delete(bucket, key, progress).await,
         }
     }
 
@@ -105,7 +105,7 @@ impl Objects {
     pub(crate) async fn resume(&self, key: &str, progress: Option<&[u8]>) -> io::Result<Writer> {
         Ok(match self {
             Self::Directory(directory) => Writer::File(directory.resume(key).await?),
-            Self::S3(s3) => Writer::Parts(s3.resume(key, progress).await?),
+            Self::S3(s3) => Writer::Parts(PartWriter::resume(s3, key, progress).await?),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! The part `[auth]` of the configuration: what is wrong is said with its line, or with what to do.
 
 use proptest::prelude::*;
-use xebec_registry::auth::settings::AuthSettings;
+use xebec_access::settings::AuthSettings;
 
 fn error(text: &str) -> String {
     match toml::from_str::<AuthSettings>(text) {

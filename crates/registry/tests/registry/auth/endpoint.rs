@@ -7,8 +7,8 @@ use hyper::Request;
 use hyper::http::request::Parts;
 use proptest::prelude::*;
 use serde_json::Value;
-use xebec_registry::auth::endpoint::{TokenAnswer, TokenRequest};
-use xebec_registry::auth::{Action, Guard};
+use xebec_access::endpoint::{TokenAnswer, TokenRequest};
+use xebec_access::{Action, Guard};
 
 use super::guard::{World, answer, basic, bearer, need};
 use super::logins::{bcrypt, htpasswd};
@@ -173,7 +173,7 @@ async fn a_refresh_token_counts_until_the_password_changes() {
     let swapped = format!("grant_type=refresh_token&refresh_token={access}");
     assert_eq!(post(&guard, &swapped).await.status, 401);
 
-    let other = xebec_registry::auth::password::Hash::of("other").unwrap();
+    let other = xebec_access::password::Hash::of("other").unwrap();
     htpasswd(&world.directory, &format!("anna:{other}\n"));
     std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(post(&guard, &form).await.status, 401);

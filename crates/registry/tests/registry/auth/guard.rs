@@ -7,8 +7,8 @@ use hyper::Request;
 use hyper::http::request::Parts;
 use parking_lot::Mutex;
 use serde_json::json;
-use xebec_registry::auth::settings::AuthSettings;
-use xebec_registry::auth::{Action, Guard, Need, Observer, Refusal};
+use xebec_access::settings::AuthSettings;
+use xebec_access::{Action, Guard, Need, Observer, Refusal};
 
 use super::logins::{bcrypt, htpasswd};
 use super::signing::{Issuer, claims, claims_with, set};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use xebec_registry::auth::jwks::{KeySource, KeysError, Location};
-use xebec_registry::outgoing::{self, OutgoingError, Redirects};
+use xebec_access::jwks::{KeySource, KeysError, Location};
+use xebec_access::outgoing::{self, OutgoingError, Redirects};
 
 use super::server::{Answer, Server, ok};
 use super::signing::{Issuer, set};

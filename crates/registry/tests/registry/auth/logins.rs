@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use xebec_registry::auth::htpasswd::{Htpasswd, HtpasswdError, check_name, with_user, without_user};
-use xebec_registry::auth::login::{Logins, LoginsError, Verdict};
-use xebec_registry::auth::password::{Hash, HashError};
+use xebec_access::htpasswd::{Htpasswd, HtpasswdError, check_name, with_user, without_user};
+use xebec_access::login::{Logins, LoginsError, Verdict};
+use xebec_access::password::{Hash, HashError};
 
 /// bcrypt of "secret" with cost 4, by libxcrypt: `perl -e 'print crypt("secret", "\\$2y\\$04\\$abcdefghijklmnopqrstuu")'`.
 pub(super) const BCRYPT: &str = include_str!("../keys/bcrypt-of-secret");

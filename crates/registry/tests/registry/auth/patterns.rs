@@ -1,8 +1,8 @@
 //! Patterns over names, compared with a slow reading of the grammar.
 
 use proptest::prelude::*;
-use xebec_registry::pattern::{PatternError, RepositoryPattern, TagPattern};
-use xebec_registry::period::Period;
+use xebec_settings::pattern::{PatternError, RepositoryPattern, TagPattern};
+use xebec_settings::period::Period;
 
 fn covers(pattern: &str, name: &str) -> bool {
     RepositoryPattern::parse(pattern).unwrap().covers(name)

@@ -1,11 +1,11 @@
 //! Who may do what by which rules.
 
 use proptest::prelude::*;
-use xebec_registry::auth::action::{Action, Actions};
-use xebec_registry::auth::identity::{Identity, Recognized};
-use xebec_registry::auth::rights::{Rights, Rule, Who};
-use xebec_registry::auth::settings::AuthSettings;
-use xebec_registry::pattern::RepositoryPattern;
+use xebec_access::action::{Action, Actions};
+use xebec_access::identity::{Identity, Recognized};
+use xebec_access::rights::{Rights, Rule, Who};
+use xebec_access::settings::AuthSettings;
+use xebec_settings::pattern::RepositoryPattern;
 
 pub(super) fn user(name: &str, groups: &[&str]) -> Identity {
     Identity {

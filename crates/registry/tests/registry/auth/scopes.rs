@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use proptest::prelude::*;
-use xebec_registry::auth::action::{Action, Actions, Need};
-use xebec_registry::auth::challenge::{Challenge, TokenFault};
-use xebec_registry::auth::credentials::{Credentials, CredentialsError};
-use xebec_registry::auth::scope::{AccessEntry, Scope, ScopeError};
+use xebec_access::action::{Action, Actions, Need};
+use xebec_access::challenge::{Challenge, TokenFault};
+use xebec_access::credentials::{Credentials, CredentialsError};
+use xebec_access::scope::{AccessEntry, Scope, ScopeError};
 
 fn repository(name: &str, actions: Actions) -> Scope {
     Scope::Repository {

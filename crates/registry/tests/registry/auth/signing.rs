@@ -10,8 +10,8 @@ use ring::signature::{
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
+use xebec_access::jwk::KeySet;
 use xebec_kernel::clock::seconds_since_1970;
-use xebec_registry::auth::jwk::KeySet;
 
 /// A key of an issuer.
 pub(crate) enum Issuer {

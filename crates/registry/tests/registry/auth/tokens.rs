@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use ring::hmac;
 use serde_json::{Value, json};
+use xebec_access::jwk::{KeySet, KeySetError};
+use xebec_access::token::{Claims, Expected, TokenError, verify};
 use xebec_kernel::clock::seconds_since_1970;
-use xebec_registry::auth::jwk::{KeySet, KeySetError};
-use xebec_registry::auth::token::{Claims, Expected, TokenError, verify};
 
 use super::signing::{Issuer, claims, claims_with, encode, keys, set};
 

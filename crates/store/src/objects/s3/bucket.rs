@@ -13,8 +13,6 @@ use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt};
 
-use super::progress::Progress;
-use super::writer::PartWriter;
 use crate::config::ObjectsConfig;
 
 /// A store that says nothing for so long is away.
@@ -105,22 +103,11 @@ impl Bucket {
         Ok(found.into_stream().map(|piece| piece.map_err(from_store)).boxed())
     }
 
-    pub(crate) async fn delete(&self, key: &str, progress: Option<&[u8]>) -> io::Result<()> {
-        if let Some(progress) = progress.and_then(Progress::parse) {
-            progress.abandon(self, key).await?;
-        }
-        self.remove(&self.path(key)).await
-    }
-
     pub(super) async fn remove(&self, path: &Path) -> io::Result<()> {
         match self.client.delete(path).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(from_store(error)),
         }
-    }
-
-    pub(crate) async fn resume(&self, key: &str, progress: Option<&[u8]>) -> io::Result<PartWriter> {
-        PartWriter::resume(self, key, progress).await
     }
 
     /// An address at which anybody may read an object for a while.

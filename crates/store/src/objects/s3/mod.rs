@@ -7,4 +7,5 @@ mod progress;
 mod writer;
 
 pub(super) use self::bucket::Bucket;
+pub(super) use self::progress::delete;
 pub(crate) use self::writer::PartWriter;

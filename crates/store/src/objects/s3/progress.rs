@@ -83,6 +83,14 @@ impl Progress {
     }
 }
 
+/// Deletes an object, and with the progress of an unfinished one all that belongs to it.
+pub(crate) async fn delete(bucket: &Bucket, key: &str, progress: Option<&[u8]>) -> io::Result<()> {
+    if let Some(progress) = progress.and_then(Progress::parse) {
+        progress.abandon(bucket, key).await?;
+    }
+    bucket.remove(&bucket.path(key)).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,7 @@ fn part_size(parts: usize) -> usize {
 
 impl PartWriter {
     /// Goes on from what a record says. If its last bytes are not in the store, they count as never sent.
-    pub(super) async fn resume(bucket: &Bucket, key: &str, progress: Option<&[u8]>) -> io::Result<Self> {
+    pub(crate) async fn resume(bucket: &Bucket, key: &str, progress: Option<&[u8]>) -> io::Result<Self> {
         let parse = |text| Progress::parse(text).ok_or_else(|| io::Error::other("its record is damaged"));
         let progress = progress.map_or_else(|| Ok(Progress::new()), parse)?;
         let mut tail = BytesMut::new();

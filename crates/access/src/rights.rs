@@ -1,0 +1,142 @@
+//! Who may do what: rules by repository pattern, evaluated without any input or output.
+//!
+//! Of the rules whose pattern covers a repository, those with the **most specific** pattern count and no others
+//! ([`Specificity`](xebec_settings::pattern::Specificity) says which that is). What all of them allow to the caller is added up. So
+//! `team/secret` with one user in its rule is closed to all that `team/**` lets in, and a rule can only be widened in
+//! its own place. A repository that no rule covers is closed. Administrators may do everything.
+
+use serde::Deserialize;
+
+use crate::action::Actions;
+use crate::identity::Identity;
+use xebec_settings::pattern::{RepositoryPattern, Specificity};
+
+/// Whom a rule is about.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Who {
+    /// Everybody, with or without a name.
+    Anyone,
+    /// Those without a name only.
+    Anonymous,
+    /// Everybody with a name.
+    Authenticated,
+    /// The one with this name.
+    User(String),
+    /// Those in this group.
+    Group(String),
+}
+
+/// A text that is none of them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is nobody; write \"anyone\", \"anonymous\", \"authenticated\", \"user:NAME\" or \"group:NAME\""
+)]
+pub struct WhoError(String);
+
+impl TryFrom<String> for Who {
+    type Error = WhoError;
+
+    fn try_from(text: String) -> Result<Self, WhoError> {
+        match text.as_str() {
+            "anyone" => Ok(Self::Anyone),
+            "anonymous" => Ok(Self::Anonymous),
+            "authenticated" => Ok(Self::Authenticated),
+            _ => match text.split_once(':') {
+                Some(("user", name)) if !name.is_empty() => Ok(Self::User(name.to_owned())),
+                Some(("group", name)) if !name.is_empty() => Ok(Self::Group(name.to_owned())),
+                _ => Err(WhoError(text)),
+            },
+        }
+    }
+}
+
+impl Who {
+    /// Whether the caller is meant.
+    pub fn means(&self, identity: &Identity) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Anonymous => identity.is_anonymous(),
+            Self::Authenticated => !identity.is_anonymous(),
+            Self::User(name) => !identity.is_anonymous() && identity.name == *name,
+            Self::Group(name) => !identity.is_anonymous() && identity.groups.contains(name),
+        }
+    }
+}
+
+/// One rule: what some may do with the repositories that a pattern covers.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Which repositories.
+    pub repositories: RepositoryPattern,
+    /// Who.
+    pub who: Vec<Who>,
+    /// What. Nothing takes rights away that a wider pattern gives.
+    pub actions: Actions,
+}
+
+/// All rules.
+#[derive(Debug, Clone, Default)]
+pub struct Rights {
+    rules: Vec<(Specificity, Rule)>,
+    catalog: Vec<Who>,
+    administrators: Vec<Who>,
+}
+
+impl Rights {
+    /// The rights that these rules give.
+    pub fn new(rules: Vec<Rule>, catalog: Vec<Who>, administrators: Vec<Who>) -> Self {
+        let ranked = rules
+            .into_iter()
+            .map(|rule| (rule.repositories.specificity(), rule));
+        Self {
+            rules: ranked.collect(),
+            catalog,
+            administrators,
+        }
+    }
+
+    /// Everything, for everybody: a registry without `[auth]`.
+    pub fn open() -> Self {
+        Self::new(Vec::new(), Vec::new(), vec![Who::Anyone])
+    }
+
+    /// What the caller may do with a repository.
+    pub fn on(&self, repository: &str, identity: &Identity) -> Actions {
+        if self.administers(identity) {
+            return Actions::ALL;
+        }
+        let covering = || {
+            self.rules
+                .iter()
+                .filter(|(_, rule)| rule.repositories.covers(repository))
+        };
+        let Some(most) = covering().map(|(specificity, _)| specificity).max() else {
+            return Actions::NONE;
+        };
+        covering()
+            .filter(|(specificity, rule)| {
+                specificity == most && rule.who.iter().any(|who| who.means(identity))
+            })
+            .fold(Actions::NONE, |all, (_, rule)| all.and(rule.actions))
+    }
+
+    /// Whether somebody without a name may read anything at all.
+    pub fn anybody_may_read(&self) -> bool {
+        let nobody = Identity::anonymous();
+        let reads = |(_, rule): &(Specificity, Rule)| {
+            rule.actions.contain(Actions::PULL) && rule.who.iter().any(|who| who.means(&nobody))
+        };
+        self.administers(&nobody) || self.rules.iter().any(reads)
+    }
+
+    /// Whether the caller may list all repositories.
+    pub fn may_list(&self, identity: &Identity) -> bool {
+        self.administers(identity) || self.catalog.iter().any(|who| who.means(identity))
+    }
+
+    /// Whether the caller may do everything, and see what concerns the server as a whole.
+    pub fn administers(&self, identity: &Identity) -> bool {
+        self.administrators.iter().any(|who| who.means(identity))
+    }
+}

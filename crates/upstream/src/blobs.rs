@@ -1,0 +1,195 @@
+//! Blobs of an upstream. One that is not here is fetched whole, once, for all who wait for it, and each is sent what has come so far.
+//!
+//! A range that is far from what has come is fetched by itself and passed on: a host that reads one page of a large layer does not
+//! wait for the layer. The whole blob is fetched behind it all the same (unless the configuration says otherwise): ranges have no
+//! digest of their own, so only a whole blob can be verified and kept, and its index needs all of it. The next reader then finds it
+//! here.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::stream::BoxStream;
+use xebec_store::{Blob, Digest, RepositoryName};
+
+use crate::download;
+use crate::error::UpstreamError;
+use crate::fetch::Fetch;
+use crate::spool::Spool;
+use crate::upstreams::{Upstream, known};
+
+/// A range that begins so many bytes after what has come is waited for: that is sooner than a request of its own.
+const NEAR: u64 = 1 << 20;
+/// Sizes that are remembered, so that an upstream is not asked again before a blob is fetched.
+const MOST_SIZES: usize = 100_000;
+
+/// Where a blob of an upstream is.
+pub enum Found {
+    /// In the store.
+    Here(Blob),
+    /// At the upstream, with so many bytes.
+    There(u64),
+}
+
+impl Upstream {
+    /// Where a blob is that the store's repository lacks.
+    ///
+    /// # Errors
+    /// When the upstream lacks it too, or does not say.
+    pub async fn blob(&self, repository: &RepositoryName, digest: &Digest) -> Result<Found, UpstreamError> {
+        if let Some(fetch) = self.fetch_under_way(repository, digest) {
+            return Ok(Found::There(fetch.size()));
+        }
+        // That the upstream's repository has it is also what allows another repository's copy to be used for this one.
+        let size = self.size(repository, digest).await?;
+        let elsewhere = self.store().any_blob(digest).await?;
+        if elsewhere.is_some_and(|blob| blob.size == size)
+            && let Some(blob) = self.store().adopt_blob(repository, digest).await?
+        {
+            return Ok(Found::Here(blob));
+        }
+        Ok(Found::There(size))
+    }
+
+    async fn size(&self, repository: &RepositoryName, digest: &Digest) -> Result<u64, UpstreamError> {
+        let key = (repository.clone(), digest.clone());
+        let sizes = || self.state().sizes.lock();
+        if let Some(size) = sizes().get(&key) {
+            return Ok(*size);
+        }
+        self.may_ask(repository, &digest.to_string())?;
+        let upstream = self.clone();
+        let ask = || {
+            let (repository, digest) = key.clone();
+            async move {
+                let theirs = upstream.theirs(&repository)?;
+                let size = upstream.client().blob_size(&theirs, &known(&digest)?).await;
+                upstream.noted(&repository, &digest.to_string(), size)
+            }
+        };
+        let size = self.state().asked_sizes.answer(key.clone(), ask).await?;
+        let mut sizes = sizes();
+        if sizes.len() >= MOST_SIZES {
+            sizes.clear();
+        }
+        sizes.insert(key, size);
+        Ok(size)
+    }
+
+    fn fetch_under_way(&self, repository: &RepositoryName, digest: &Digest) -> Option<Fetch> {
+        let fetches = self.state().fetches.lock();
+        fetches.get(&(repository.clone(), digest.clone())).cloned()
+    }
+
+    /// Fetches a blob of so many bytes, or joins who does.
+    ///
+    /// # Errors
+    /// If this host has no room for it, or the upstream is known to be away.
+    pub fn fetch(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        size: u64,
+    ) -> Result<Fetch, UpstreamError> {
+        let key = (repository.clone(), digest.clone());
+        let mut fetches = self.state().fetches.lock();
+        if let Some(fetch) = fetches.get(&key) {
+            return Ok(fetch.clone());
+        }
+        self.may_ask(repository, &digest.to_string())?;
+        let spool = Spool::new(&self.store().config().root, size);
+        let spool = spool.map_err(|error| UpstreamError::Host {
+            doing: "make a file for a blob that comes in, below the root directory",
+            reason: error.to_string(),
+        })?;
+        let spool = Arc::new(spool);
+        let fetch = Fetch::new(spool.clone());
+        fetches.insert(key.clone(), fetch.clone());
+        tokio::spawn(self.clone().fetch_into(key, spool));
+        Ok(fetch)
+    }
+
+    async fn fetch_into(self, key: (RepositoryName, Digest), spool: Arc<Spool>) {
+        let (repository, digest) = &key;
+        let result = download::run(&self, repository, digest, &spool).await;
+        if let Err(error) = &result {
+            tracing::warn!(%repository, %digest, "a blob was not fetched: {error}");
+            // What was said of its size may be wrong, too.
+            let mut sizes = self.state().sizes.lock();
+            sizes.remove(&key);
+        }
+        let mut fetches = self.state().fetches.lock();
+        fetches.remove(&key);
+        drop(fetches);
+        // Last: who is told of a failure and asks again begins anew.
+        spool.end(result);
+    }
+
+    /// Fetches a blob into the store, unless it is there, and waits for that: for work in the background, of which little is done at
+    /// the same time.
+    ///
+    /// # Errors
+    /// When it is not to be had.
+    pub async fn bring(&self, repository: &RepositoryName, digest: &Digest) -> Result<Blob, UpstreamError> {
+        let _turn = self.state().behind.acquire().await;
+        if let Some(blob) = self.store().peek_blob(repository, digest).await? {
+            return Ok(blob);
+        }
+        if let Found::There(size) = self.blob(repository, digest).await? {
+            self.fetch(repository, digest, size)?.ended().await?;
+        }
+        let blob = self.store().peek_blob(repository, digest).await?;
+        blob.ok_or_else(|| UpstreamError::NotFound(format!("{digest} was deleted while it came in")))
+    }
+
+    /// The bytes `range` of a blob of `size` bytes that is not here.
+    ///
+    /// # Errors
+    /// When they are not to be had. What fails later is an item of the stream.
+    pub async fn read(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        size: u64,
+        range: Range<u64>,
+    ) -> Result<BoxStream<'static, io::Result<Bytes>>, UpstreamError> {
+        let is_near = |fetch: &Fetch| range.start <= fetch.here().saturating_add(NEAR);
+        let fetch = match self.fetch_under_way(repository, digest) {
+            Some(fetch) => Some(fetch),
+            None if self.settings().whole || range == (0..size) => {
+                Some(self.fetch(repository, digest, size)?)
+            }
+            None => None,
+        };
+        if let Some(fetch) = fetch.filter(|fetch| range == (0..size) || is_near(fetch)) {
+            return Ok(Box::pin(fetch.read(range)));
+        }
+        self.read_there(repository, digest, size, range).await
+    }
+
+    /// The same straight from the upstream.
+    async fn read_there(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        size: u64,
+        range: Range<u64>,
+    ) -> Result<BoxStream<'static, io::Result<Bytes>>, UpstreamError> {
+        let theirs = self.theirs(repository)?;
+        let opened = self
+            .client()
+            .blob_range_stream(&theirs, &known(digest)?, size, range)
+            .await;
+        let stream = self.noted(repository, &digest.to_string(), opened)?;
+        Ok(Box::pin(in_pieces(stream)))
+    }
+}
+
+fn in_pieces(stream: xebec_oci::BlobStream) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    futures_util::stream::try_unfold(stream, |mut stream| async move {
+        let part = stream.next_part().await.map_err(io::Error::other)?;
+        Ok(part.map(|part| (part, stream)))
+    })
+}

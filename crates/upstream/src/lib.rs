@@ -1,0 +1,35 @@
+//! Images of other registries, fetched when they are asked for, verified, and kept.
+//!
+//! Each upstream has a prefix: with `docker.io` as the prefix of Docker's registry, its `library/nginx` is `docker.io/library/nginx`
+//! here. What was fetched is an ordinary part of the store, so it is served while the upstream is away.
+//!
+//! * [`settings`]: what the configuration says of an upstream; `names`: which repository here is which one there.
+//! * [`manifest`]: what a manifest says, whoever sent it.
+//! * `manifests`, `referrers`: brought in whole, since they are small. A tag is compared with its upstream after a while.
+//! * `blobs`, `download`, `fetch`, `spool`: a blob is fetched once for any number of clients, and each of them is sent what has come so far.
+//! * `health`, `absent`, `single`: an upstream that is away, or that limits requests, is left alone; what it lacks is remembered for a
+//!   short time; one question is asked once at a time.
+//!
+//! Promises: nothing is recorded before its digest was compared; credentials are sent to the upstream that they are for, and to the
+//! token server that it names; what is here is answered without waiting for an upstream that does not answer.
+
+mod absent;
+mod blobs;
+mod download;
+mod error;
+mod fetch;
+mod health;
+pub mod manifest;
+mod manifests;
+mod names;
+mod referrers;
+pub mod settings;
+mod single;
+mod spool;
+mod upstreams;
+
+pub use blobs::Found;
+pub use error::UpstreamError;
+pub use manifests::Freshness;
+pub use settings::UpstreamSettings;
+pub use upstreams::{Upstream, Upstreams};

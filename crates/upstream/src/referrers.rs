@@ -1,0 +1,89 @@
+//! What refers to a manifest at an upstream: its list is fetched, and each manifest in it is brought into the store, from whose records
+//! the registry makes its own list. So lists go on while the upstream is away, fallback tags are in step with them, and what was attached
+//! here is in the list, too.
+
+use std::time::Instant;
+
+use xebec_store::{Digest, RepositoryName};
+
+use crate::error::UpstreamError;
+use crate::manifests::Freshness;
+use crate::upstreams::{Upstream, known};
+
+/// Manifests of one list that are fetched at once. The next time that the list is due, others follow.
+const MOST_NEW: usize = 64;
+/// Lists of which it is remembered when they were fetched.
+const MOST_LISTED: usize = 100_000;
+
+impl Upstream {
+    /// Sees that the store has what refers to `subject`.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn refresh_referrers(
+        &self,
+        repository: &RepositoryName,
+        subject: &Digest,
+    ) -> Result<Freshness, UpstreamError> {
+        let key = (repository.clone(), subject.clone());
+        let was = {
+            let listed = self.state().listed.lock();
+            listed.get(&key).copied()
+        };
+        if was.is_some_and(|was| was.elapsed() < self.settings().tag_ttl) || known(subject).is_err() {
+            return Ok(Freshness::Fresh);
+        }
+        if let Some(trouble) = self.health().trouble() {
+            return Ok(Freshness::Stale(trouble));
+        }
+        let upstream = self.clone();
+        let ask = || {
+            let (repository, subject) = key.clone();
+            async move { upstream.ask_referrers(&repository, &subject).await }
+        };
+        let asked = self.state().asked_referrers.answer(key.clone(), ask);
+        // Who asks for the first time waits for the list; others have the last one.
+        let result = match was {
+            Some(_) => self.in_time(asked).await,
+            None => asked.await,
+        };
+        match result {
+            Ok(()) | Err(UpstreamError::NotFound(_)) => Ok(Freshness::Fresh),
+            Err(error @ UpstreamError::Store(_)) => Err(error),
+            Err(error) => Ok(Freshness::Stale(error)),
+        }
+    }
+
+    async fn ask_referrers(
+        &self,
+        repository: &RepositoryName,
+        subject: &Digest,
+    ) -> Result<(), UpstreamError> {
+        let theirs = self.theirs(repository)?;
+        let listed = self.client().referrers(&theirs, &known(subject)?, None).await;
+        let listed = listed.map_err(|error| self.failed(&error));
+        self.health().note(&listed);
+        let mut new = 0;
+        for entry in listed? {
+            let digest = entry.digest.to_string();
+            let here: Digest = digest
+                .parse()
+                .map_err(|error: xebec_store::InvalidDigest| UpstreamError::NotFound(error.to_string()))?;
+            if new == MOST_NEW || self.store().manifest(repository, &here).await?.is_some() {
+                continue;
+            }
+            new += 1;
+            match self.ask_manifest(repository, &digest).await {
+                // Listed, and gone or of no use: the others are not lost by that.
+                Ok(()) | Err(UpstreamError::NotFound(_) | UpstreamError::Wrong { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut lists = self.state().listed.lock();
+        if lists.len() >= MOST_LISTED {
+            lists.clear();
+        }
+        lists.insert((repository.clone(), subject.clone()), Instant::now());
+        Ok(())
+    }
+}

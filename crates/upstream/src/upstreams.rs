@@ -1,0 +1,213 @@
+//! The upstreams of a registry, and what is known of each.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use xebec_oci::{Client, ClientError, Repository};
+use xebec_store::{Digest, RepositoryName, Store};
+
+use crate::absent::Absent;
+use crate::error::UpstreamError;
+use crate::fetch::Fetch;
+use crate::health::Health;
+use crate::names;
+use crate::settings::{SettingsError, UpstreamSettings};
+use crate::single::Single;
+
+/// Blobs that are fetched at the same time though no client waits for them.
+const BEHIND: usize = 2;
+
+type Place = (RepositoryName, Digest);
+
+/// All upstreams. It is cheap to clone.
+#[derive(Clone, Default)]
+pub struct Upstreams {
+    by_prefix: Arc<BTreeMap<String, Upstream>>,
+}
+
+/// One upstream. It is cheap to clone.
+#[derive(Clone)]
+pub struct Upstream {
+    state: Arc<State>,
+}
+
+pub(super) struct State {
+    settings: UpstreamSettings,
+    client: Client,
+    store: Store,
+    pub(super) health: Health,
+    pub(super) absent: Absent,
+    /// Tags, and manifests by digest, that are being asked for.
+    pub(super) asked_manifests: Single<(RepositoryName, String), ()>,
+    pub(super) asked_sizes: Single<Place, u64>,
+    pub(super) asked_referrers: Single<Place, ()>,
+    pub(super) sizes: Mutex<HashMap<Place, u64>>,
+    pub(super) fetches: Mutex<HashMap<Place, Fetch>>,
+    /// When the list of what refers to a manifest was fetched.
+    pub(super) listed: Mutex<HashMap<Place, Instant>>,
+    pub(super) behind: Semaphore,
+    /// Told when a manifest has come.
+    pub(super) arrived: Arc<Notify>,
+}
+
+impl Upstreams {
+    /// Upstreams with these settings, which put what they fetch into `store` and tell `arrived` when a manifest has come. Nothing is
+    /// asked yet.
+    ///
+    /// # Errors
+    /// If settings cannot be used.
+    pub fn new(
+        settings: &[UpstreamSettings],
+        store: &Store,
+        arrived: &Arc<Notify>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SettingsError> {
+        let mut by_prefix = BTreeMap::new();
+        for settings in settings {
+            let prefix = settings.prefix.clone();
+            if !prefix.is_empty() && prefix.parse::<RepositoryName>().is_err() {
+                return Err(SettingsError::Prefix(prefix));
+            }
+            let upstream = Upstream::new(settings, store, arrived, &variable)?;
+            if by_prefix.insert(prefix.clone(), upstream).is_some() {
+                return Err(SettingsError::Twice(prefix));
+            }
+        }
+        Ok(Self {
+            by_prefix: Arc::new(by_prefix),
+        })
+    }
+
+    /// The upstream that a repository is of: the one with the longest prefix.
+    pub fn of(&self, repository: &RepositoryName) -> Option<&Upstream> {
+        let fits = self
+            .by_prefix
+            .iter()
+            .filter(|(prefix, _)| names::below(prefix, repository.as_str()).is_some());
+        fits.max_by_key(|(prefix, _)| prefix.len())
+            .map(|(_, upstream)| upstream)
+    }
+
+    /// The path of a request as this server knows it, of one that was sent as to a mirror of an upstream; `None`: it is as it should be.
+    pub fn path(&self, path: &str, query: &str) -> Option<String> {
+        if self.by_prefix.is_empty() {
+            return None;
+        }
+        let prefix_of = |registry: &str| {
+            let mut upstreams = self.by_prefix.values();
+            let found = upstreams.find(|upstream| upstream.registry() == registry)?;
+            Some(found.settings().prefix.clone())
+        };
+        names::as_here(path, query, prefix_of, |prefix| {
+            self.by_prefix.contains_key(prefix)
+        })
+    }
+}
+
+impl Upstream {
+    fn new(
+        settings: &UpstreamSettings,
+        store: &Store,
+        arrived: &Arc<Notify>,
+        variable: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SettingsError> {
+        let prefix = settings.prefix.clone();
+        if Repository::new(&settings.registry, "a").is_err() {
+            let registry = settings.registry.clone();
+            return Err(SettingsError::Registry { prefix, registry });
+        }
+        let client = Client::new(settings.client(variable)?);
+        let client = client.map_err(|error| SettingsError::Client {
+            prefix,
+            reason: error.to_string(),
+        })?;
+        Ok(Self {
+            state: Arc::new(State {
+                client,
+                store: store.clone(),
+                health: Health::default(),
+                absent: Absent::new(settings.negative_ttl),
+                asked_manifests: Single::default(),
+                asked_sizes: Single::default(),
+                asked_referrers: Single::default(),
+                sizes: Mutex::default(),
+                fetches: Mutex::default(),
+                listed: Mutex::default(),
+                behind: Semaphore::new(BEHIND),
+                arrived: arrived.clone(),
+                settings: settings.clone(),
+            }),
+        })
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(super) fn settings(&self) -> &UpstreamSettings {
+        &self.state.settings
+    }
+
+    /// Its host, with its port if it has one.
+    pub fn registry(&self) -> &str {
+        &self.state.settings.registry
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.state.client
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.state.store
+    }
+
+    pub(super) fn health(&self) -> &Health {
+        &self.state.health
+    }
+
+    /// What a repository is called there.
+    pub(super) fn theirs(&self, repository: &RepositoryName) -> Result<Repository, UpstreamError> {
+        let name = names::below(&self.settings().prefix, repository.as_str()).unwrap_or_default();
+        Repository::new(self.registry(), name).map_err(|error| UpstreamError::NotFound(error.to_string()))
+    }
+
+    /// What a call to this upstream came to.
+    pub(super) fn failed(&self, error: &ClientError) -> UpstreamError {
+        UpstreamError::of(self.registry(), error)
+    }
+
+    /// Whether the upstream is to be asked for something now.
+    pub(super) fn may_ask(&self, repository: &RepositoryName, what: &str) -> Result<(), UpstreamError> {
+        if self.state.absent.has(repository, what) {
+            let registry = self.registry();
+            return Err(UpstreamError::NotFound(format!(
+                "the upstream {registry} was asked a moment ago and does not have {what} of {repository}"
+            )));
+        }
+        self.state.health.trouble().map_or(Ok(()), Err)
+    }
+
+    /// What a call for something came to; that is remembered for the next ones.
+    pub(super) fn noted<T>(
+        &self,
+        repository: &RepositoryName,
+        what: &str,
+        result: Result<T, ClientError>,
+    ) -> Result<T, UpstreamError> {
+        let result = result.map_err(|error| self.failed(&error));
+        self.state.health.note(&result);
+        if let Err(UpstreamError::NotFound(_)) = &result {
+            self.state.absent.note(repository, what);
+        }
+        result
+    }
+}
+
+/// A digest as the client of registries knows it.
+pub(super) fn known(digest: &Digest) -> Result<xebec_format::digest::Digest, UpstreamError> {
+    let known = digest.to_string().parse();
+    known.map_err(|_| UpstreamError::NotFound(format!("{digest}: upstreams are asked for sha256 only")))
+}
