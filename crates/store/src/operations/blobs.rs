@@ -186,7 +186,7 @@ impl Store {
         self.write_records(
             "take a blob from a repository",
             move |tx| match repositories::find(tx, &repository)? {
-                Some(id) => blobs::unlink(tx, id, &digest, now()),
+                Some(id) => blobs::drop_link(tx, id, &digest, now()),
                 None => Ok(false),
             },
         )

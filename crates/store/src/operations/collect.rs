@@ -58,7 +58,7 @@ impl Store {
         // One time for all steps: what one of them changes is nothing for the next.
         let before = now().saturating_sub(self.grace());
         self.end_abandoned_uploads(options, &mut collected).await?;
-        self.unlink(options, before, &mut collected).await?;
+        self.drop_link(options, before, &mut collected).await?;
         // Claimed before others are condemned: a blob must have been condemned for the whole grace time.
         self.claim(options, before, &mut collected).await?;
         self.condemn(options, before, &mut collected).await?;
@@ -126,7 +126,12 @@ impl Store {
         .await
     }
 
-    async fn unlink(&self, options: &CollectOptions, before: u64, collected: &mut Collected) -> Result<()> {
+    async fn drop_link(
+        &self,
+        options: &CollectOptions,
+        before: u64,
+        collected: &mut Collected,
+    ) -> Result<()> {
         let dry_run = options.dry_run;
         let mut after: Option<Loose> = None;
         loop {
@@ -137,7 +142,7 @@ impl Store {
                     repository, digest, ..
                 } in loose.iter().filter(|_| !dry_run)
                 {
-                    blobs::unlink(tx, *repository, digest, now())?;
+                    blobs::drop_link(tx, *repository, digest, now())?;
                 }
                 Ok(loose)
             };

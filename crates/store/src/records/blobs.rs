@@ -84,7 +84,7 @@ pub(crate) fn promise(
 }
 
 /// Takes a blob from a repository; `false` if it had none.
-pub(crate) fn unlink(
+pub(crate) fn drop_link(
     tx: &mut dyn Transaction,
     repository: i64,
     digest: &Digest,
