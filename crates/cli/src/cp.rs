@@ -159,4 +159,10 @@ mod tests {
             assert_eq!(spelled(text), wanted, "{text}");
         }
     }
+
+    #[test]
+    fn names_of_files_reach_no_terminal_as_they_are() {
+        let failure = failure(CopyError::Missing("box:/\u{1b}[2Jname".to_owned()));
+        assert_eq!(failure.message, "box:/ [2Jname: no such file or directory");
+    }
 }

@@ -133,6 +133,28 @@ fn life(world: &World) -> Result<Outcome> {
     let left: Vec<_> = fs::read_dir(lab.path("root/containers"))?.flatten().collect();
     ensure!(left.is_empty(), "{left:?}");
 
+    // Several are stopped side by side, each of which takes its time.
+    let deaf = ["one", "two", "three"];
+    for name in deaf {
+        run_detached(
+            &lab,
+            &names,
+            name,
+            &[],
+            "trap '' TERM; echo deaf; while :; do sleep 0.05; done",
+        )?;
+    }
+    for name in deaf {
+        wait_until(SOON, "it listens to no signal", || {
+            Ok(root(&["logs", name])?.out == "deaf\n")
+        })?;
+    }
+    let began = Instant::now();
+    root(&[&["stop", "-t", "5"], &deaf[..]].concat())?.expect(0, &["one\ntwo\nthree"])?;
+    let took = began.elapsed();
+    ensure!(took < Duration::from_secs(10), "one after the other: {took:?}");
+    root(&[&["rm"], &deaf[..]].concat())?.expect(0, &[])?;
+
     // What ended by itself, and what is removed at its end.
     run_detached(&lab, &names, "gone", &["--rm"], "sleep 1; exit 9")?;
     root(&["wait", "gone"])?.expect(0, &["9"])?;
