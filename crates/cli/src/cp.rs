@@ -75,7 +75,7 @@ fn root(paths: &Paths, name: &str) -> Result<ContainerRoot, Failure> {
     let record = find(paths, name)?;
     let directory = record.open_root();
     Ok(ContainerRoot {
-        directory: directory.map_err(|error| Failure::new(FailureKind::NotFound, error))?,
+        directory: directory.map_err(|error| Failure::new(FailureKind::Host, error))?,
         name: record.id,
     })
 }

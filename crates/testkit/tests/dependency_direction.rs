@@ -154,6 +154,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-keeper",
             "xebec-images",
             "xebec-fill",
+            "xebec-views",
             "xebec-recordings",
             "xebec-daemon",
             "xebec-install",
