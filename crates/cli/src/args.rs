@@ -49,6 +49,8 @@ pub(crate) use volume::{
 };
 use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
 
+use crate::template::Format;
+
 /// Xebec starts containers before their images arrive.
 #[derive(Debug, Parser)]
 #[command(name = "xebec", version, propagate_version = true, max_term_width = 100)]
@@ -58,9 +60,10 @@ use xebec_protocol::settings::{LogFormat, Overrides, Settings, Size};
     xebec index --push registry.example.com/app:1.4     make the image's next start lazy, on every host\n  \
     xebec mount registry.example.com/app:1.4 /mnt       look at an image without pulling it\n  \
     xebec doctor registry.example.com                   check this host and a registry\n\n\
-    Exit codes: 2 wrong use, 3 not found, 4 registry, 5 not lazy, 6 not trusted, 7 wrong bytes, 125 this host;\n\
-    `run` ends with the container's own code: 127 if the image lacks the command, 126 if the command is not\n\
-    executable, 128 + N if signal N stopped the start.")]
+    Exit codes: 2 wrong use, 3 not found, 4 registry, 5 not lazy, 6 not trusted, 7 wrong bytes,\n\
+    125 this host. `run`, `exec` and `start --attach` end with the code of what they run: 127 if there\n\
+    is no such command, 126 if it is not executable, 128 + N if signal N stopped the start, and 125\n\
+    for every failure of Xebec itself, wrong use included.")]
 pub(crate) struct Cli {
     /// The directory for what outlives a reboot: cache, images, settings.
     #[arg(
@@ -96,6 +99,9 @@ pub(crate) struct Cli {
     /// Whether the command was told to print JSON.
     #[arg(skip)]
     pub(crate) json: bool,
+    /// Whether the command ends with the exit code of what it runs.
+    #[arg(skip)]
+    pub(crate) runs: bool,
 }
 
 impl Cli {
@@ -103,13 +109,13 @@ impl Cli {
     ///
     /// # Errors
     /// Help or version that were asked for, or what is wrong with the command line.
-    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let words: Vec<OsString> = words.into_iter().collect();
+    pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
         let read = || {
-            let matches = Self::command().try_get_matches_from(&words)?;
+            let matches = Self::command().try_get_matches_from(words)?;
             let cli = Self::from_arg_matches(&matches)?;
             Ok(Self {
                 json: wants_json(&matches),
+                runs: cli.supervisor || runs_something(&matches),
                 ..cli
             })
         };
@@ -120,19 +126,17 @@ impl Cli {
                 .iter()
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect();
-            foreign::told(usage::told(error, &documented, &words), &documented, &text)
+            foreign::told(usage::told(error, &documented, words), &documented, &text)
         })
     }
 
     /// Whether a command line that cannot be read asks for JSON: the command has `--json`, and the word stands there.
-    pub(crate) fn asks_for_json(words: impl IntoIterator<Item = OsString>) -> bool {
-        let words: Vec<OsString> = words.into_iter().collect();
+    pub(crate) fn asks_for_json(words: &[OsString]) -> bool {
         if !words.iter().any(|word| word == "--json") {
             return false;
         }
         let command = Self::command();
-        // As far as it can be read.
-        let Ok(matches) = command.clone().ignore_errors(true).try_get_matches_from(&words) else {
+        let Some(matches) = as_far_as_read(&command, words) else {
             return false;
         };
         let (mut command, mut matches) = (&command, &matches);
@@ -147,9 +151,30 @@ impl Cli {
             .any(|argument| argument.get_long() == Some("json"))
     }
 
+    /// Whether a command line that cannot be read is of a command that ends with the exit code of what it runs.
+    pub(crate) fn asks_to_run(words: &[OsString]) -> bool {
+        as_far_as_read(&Self::command(), words).is_some_and(|matches| runs_something(&matches))
+    }
+
     /// The commands and options, for help, man pages and completion.
     pub(crate) fn documented() -> clap::Command {
         service::documented(Self::command())
+    }
+}
+
+/// What can be read of a command line that is wrong.
+fn as_far_as_read(command: &clap::Command, words: &[OsString]) -> Option<clap::ArgMatches> {
+    let command = command.clone().ignore_errors(true);
+    command.try_get_matches_from(words).ok()
+}
+
+/// Whether the command ends with the exit code of what it runs, so that no failure of its own may have a code that a program
+/// of a container has as well.
+fn runs_something(matches: &clap::ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some(("run" | "exec", _)) => true,
+        Some(("start", start)) => start.get_flag("attach"),
+        _ => false,
     }
 }
 
@@ -187,7 +212,7 @@ pub(crate) enum Command {
     CtrPull(CtrPullArgs),
     /// Run a relay between Docker Engine and containerd that fetches blobs of lazy layers when Docker asks for them.
     DockerRelay(DockerRelayArgs),
-    /// Show a container as JSON; or an image's layers: codec, laziness, root of trust, and how much is cached.
+    /// Show containers as JSON; or images' layers: codec, laziness, root of trust, and how much is cached.
     Inspect(InspectArgs),
     /// Verify the cached bytes of an image.
     Check(CheckArgs),
@@ -342,32 +367,30 @@ pub(crate) struct InstallArgs {
     pub(crate) json: bool,
 }
 
-/// An image, and whether the answer is JSON.
-#[derive(Debug, Args)]
-pub(crate) struct ImageJson {
-    /// The image.
-    #[command(flatten)]
-    pub(crate) image: ImageArgs,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 /// `xebec inspect`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     xebec inspect web                                                           what is kept of a container, as JSON\n  \
+    xebec inspect --format '{{.State.Status}}' web db                           one field of it, of two containers\n  \
     xebec inspect registry.example.com/app:1.4                                  its layers\n  \
     xebec inspect --runtime-image registry.example.com/app:1.4                  its services\n  \
     xebec inspect --runtime-image --svg start.svg registry.example.com/app:1.4  a picture of one")]
 pub(crate) struct InspectArgs {
-    /// The image, and how to show it.
-    #[command(flatten)]
-    pub(crate) image: ImageJson,
-    /// What the name is of. By default a container, if one has this name or id, and else an image.
+    /// Containers by name or id, and images: NAME[:TAG][@DIGEST].
+    #[arg(id = "subject", value_name = "CONTAINER|IMAGE", required = true)]
+    pub(crate) names: Vec<String>,
+    #[arg(long, value_name = "OS/ARCH", help = image::PLATFORM)]
+    pub(crate) platform: Option<String>,
+    /// Print JSON: a list of what was found. Containers are always shown so.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print a line for each, of fields as {{.State.Status}} or {{json .State}} and text; json: all fields.
+    #[arg(short, long, value_name = "FORMAT", conflicts_with_all = ["json", "runtime_image"])]
+    pub(crate) format: Option<Format>,
+    /// What the names are of. By default a container, if one has this name or id, and else an image.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<InspectType>,
-    /// Show the image's recorded services instead: what a start of each fetches, and its recording's root of trust.
+    /// Show the recorded services of one image instead: what a start of each fetches, and its recording's root of trust.
     #[arg(long)]
     pub(crate) runtime_image: bool,
     /// Draw what one service reads, file by file in the order of first access, as SVG into FILE (-: standard output).
@@ -384,9 +407,17 @@ pub(crate) struct InspectArgs {
 }
 
 impl InspectArgs {
-    /// Whether the name may be that of a container or of an image.
+    /// Whether a name may be that of a container or of an image.
     pub(crate) fn may_be_a_container(&self) -> bool {
-        self.kind.is_none() && !self.runtime_image && self.image.image.platform.is_none()
+        self.kind.is_none() && !self.runtime_image && self.platform.is_none()
+    }
+
+    /// The image of that name.
+    pub(crate) fn image(&self, name: &str) -> ImageArgs {
+        ImageArgs {
+            image: name.to_owned(),
+            platform: self.platform.clone(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! That command reads the records of both, starts no daemon, makes nothing, and prints nothing when it cannot read them.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::{Arg, Command, ValueEnum};
@@ -17,7 +18,7 @@ const USUAL: [&str; 2] = ["docker.io/library/", "docker.io/"];
 pub(crate) fn script(shell: Shell) -> String {
     // clap panics when it cannot write.
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::documented(), "xebec", &mut script);
+    clap_complete::generate(shell, &mut shown(&Cli::documented()), "xebec", &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
     let places = places();
     match shell {
@@ -26,6 +27,24 @@ pub(crate) fn script(shell: Shell) -> String {
         Shell::Zsh => zsh(&script, &places),
         _ => script,
     }
+}
+
+/// A command without the options and commands that help hides: clap's scripts would offer them.
+fn shown(command: &Command) -> Command {
+    // clap wants names that live for ever. This process prints a script, and ends.
+    let forever = |text: &str| -> &'static str { text.to_owned().leak() };
+    let mut copy = Command::new(forever(command.get_name()));
+    if let Some(about) = command.get_about() {
+        copy = copy.about(about.clone());
+    }
+    if command.get_version().is_some() {
+        copy = copy.version(env!("CARGO_PKG_VERSION")).propagate_version(true);
+    }
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let commands = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    copy.visible_aliases(command.get_visible_aliases().map(forever))
+        .args(arguments.cloned())
+        .subcommands(commands.map(shown))
 }
 
 /// A command whose first argument is a name.
@@ -42,11 +61,23 @@ struct Place {
     is_alone: bool,
     /// The options that take the next word.
     valued: Vec<String>,
+    /// Those whose value is a name.
+    named: Vec<NamedOption>,
+}
+
+/// An option whose value is a name.
+struct NamedOption {
+    /// Its spellings.
+    names: Vec<String>,
+    /// What it names.
+    kind: &'static str,
+    /// Whether a path may stand there, too.
+    or_files: bool,
 }
 
 /// All commands that have arguments.
 fn places() -> Vec<Place> {
-    let mut command = Cli::documented();
+    let mut command = shown(&Cli::documented());
     command.build();
     let mut places = Vec::new();
     collect(&command, &mut Vec::new(), &mut places);
@@ -66,6 +97,7 @@ fn collect(command: &Command, path: &mut Vec<String>, places: &mut Vec<Place>) {
                     && first.get_num_args().is_some_and(|number| number.max_values() > 1),
                 is_alone: command.get_positionals().count() == 1,
                 valued: valued(command),
+                named: named(command),
             });
         }
         collect(command, path, places);
@@ -93,12 +125,38 @@ fn valued(command: &Command) -> Vec<String> {
     let options = command.get_arguments().filter(|argument| {
         !argument.is_positional() && argument.get_action().takes_values() && !argument.is_require_equals_set()
     });
-    let names = options.flat_map(|option| {
-        let long = option.get_long_and_visible_aliases().unwrap_or_default();
-        let short = option.get_short().map(|short| format!("-{short}"));
-        long.into_iter().map(|long| format!("--{long}")).chain(short)
+    options.flat_map(spellings).collect()
+}
+
+/// As `--long` and `-s`.
+fn spellings(option: &Arg) -> Vec<String> {
+    let long = option.get_long_and_visible_aliases().unwrap_or_default();
+    let short = option.get_short().map(|short| format!("-{short}"));
+    long.into_iter()
+        .map(|long| format!("--{long}"))
+        .chain(short)
+        .collect()
+}
+
+/// By the name of the option's value.
+fn named(command: &Command) -> Vec<NamedOption> {
+    let options = command
+        .get_arguments()
+        .filter(|argument| !argument.is_positional());
+    let options = options.filter_map(|option| {
+        let value = option.get_value_names().and_then(|names| names.first());
+        let (kind, or_files) = match value?.as_str() {
+            "NETWORK" => ("reachable", false),
+            value if value.starts_with("SRC:DST") => ("volumes", true),
+            _ => return None,
+        };
+        Some(NamedOption {
+            names: spellings(option),
+            kind,
+            or_files,
+        })
     });
-    names.collect()
+    options.collect()
 }
 
 /// bash breaks words at colons, and hands over what follows; names are compared as a whole here.
@@ -107,39 +165,55 @@ fn bash(places: &[Place]) -> String {
         .iter()
         .filter(|place| !place.kinds.is_empty())
         .map(|place| {
+            let named = place.named.iter().flat_map(|option| {
+                let files = if option.or_files { ",files" } else { "" };
+                let of = move |name| format!("{name}={}{files} ", option.kind);
+                option.names.iter().map(of)
+            });
             format!(
-                "            \"{}\") kinds=\"{}\" many={} valued=\" {} \" ;;\n",
+                "            \"{}\") kinds=\"{}\" many={} valued=\" {} \" named=\" {}\" ;;\n",
                 place.path.join(" "),
                 place.kinds,
                 if place.is_list { "1" } else { "" },
-                place.valued.join(" ")
+                place.valued.join(" "),
+                named.collect::<String>()
             )
         });
     include_str!("completion/names.bash").replace("            # CASES\n", &cases.collect::<String>())
 }
 
 fn fish(places: &[Place]) -> String {
-    let lines = places
-        .iter()
-        .filter(|place| !place.kinds.is_empty())
-        .map(|place| {
-            let within: Vec<String> = place
-                .path
-                .iter()
-                .enumerate()
-                .map(|(depth, word)| match depth {
-                    0 => format!("__fish_xebec_using_subcommand {word}"),
-                    _ => format!("__fish_seen_subcommand_from {word}"),
-                })
-                .collect();
-            format!(
-                "complete -c xebec -n \"{}\" {}-a \"(xebec complete {} -- (commandline -ct) 2>/dev/null)\"\n",
-                within.join("; and "),
-                if place.is_alone { "-f " } else { "" },
-                place.kinds
-            )
-        });
-    lines.collect()
+    let mut lines = String::new();
+    for place in places {
+        let within: Vec<String> = place
+            .path
+            .iter()
+            .enumerate()
+            .map(|(depth, word)| match depth {
+                0 => format!("__fish_xebec_using_subcommand {word}"),
+                _ => format!("__fish_seen_subcommand_from {word}"),
+            })
+            .collect();
+        let within = within.join("; and ");
+        let mut push = |options: &str, kinds: &str| {
+            let _ = writeln!(
+                lines,
+                "complete -c xebec -n \"{within}\" {options}-a \"(xebec complete {kinds} -- (commandline -ct) 2>/dev/null)\""
+            );
+        };
+        if !place.kinds.is_empty() {
+            push(if place.is_alone { "-f " } else { "" }, &place.kinds);
+        }
+        for option in &place.named {
+            let names = option.names.iter().map(|name| match name.strip_prefix("--") {
+                Some(long) => format!("-l {long} "),
+                None => format!("-s {} ", name.trim_start_matches('-')),
+            });
+            let rest = if option.or_files { "-r " } else { "-x " };
+            push(&(names.collect::<String>() + rest), option.kind);
+        }
+    }
+    lines
 }
 
 /// The arguments of clap's script get an action. It has them by clap's names, whose meaning must be the same everywhere.
@@ -165,6 +239,18 @@ fn zsh(script: &str, places: &[Place]) -> String {
             }
         }
     }
+    for option in places.iter().flat_map(|place| &place.named) {
+        let files = if option.or_files { "files " } else { "" };
+        for name in &option.names {
+            // `--long=[help]:VALUE:action`, and `-s+[help]:VALUE:action`; with a star if it can be repeated.
+            let begins = format!("{name}{}[", if name.starts_with("--") { "=" } else { "+" });
+            for line in &mut lines {
+                if line.trim_start_matches(['\'', '*']).starts_with(&begins) {
+                    *line = line.replace(":_default'", &format!(":_xebec_names {files}{}'", option.kind));
+                }
+            }
+        }
+    }
     let end = lines
         .iter()
         .rposition(|line| line.starts_with("if [ \"$funcstack"));
@@ -184,6 +270,10 @@ pub(crate) fn complete(root: &Path, run: &Path, args: &CompleteArgs) {
             NameKind::Images => names.extend(images(root, word)),
             NameKind::Containers => names.extend(containers(root, run)),
             NameKind::Networks => names.extend(networks(root)),
+            NameKind::Reachable => {
+                names.extend(networks(root));
+                names.extend(["bridge", "host", "none"].map(str::to_owned));
+            }
             NameKind::Volumes => names.extend(volumes(root)),
         }
     }
@@ -238,7 +328,13 @@ fn entries(of: &Path) -> impl Iterator<Item = std::fs::DirEntry> + use<> {
 
 impl ValueEnum for NameKind {
     fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Images, Self::Containers, Self::Networks, Self::Volumes]
+        &[
+            Self::Images,
+            Self::Containers,
+            Self::Networks,
+            Self::Reachable,
+            Self::Volumes,
+        ]
     }
 
     fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
@@ -246,6 +342,7 @@ impl ValueEnum for NameKind {
             Self::Images => "images".into(),
             Self::Containers => "containers".into(),
             Self::Networks => "networks".into(),
+            Self::Reachable => "reachable".into(),
             Self::Volumes => "volumes".into(),
         })
     }
@@ -270,6 +367,34 @@ mod tests {
     }
 
     #[test]
+    fn what_is_hidden_is_not_offered() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let script = script(shell);
+            let offers = |option: &str| {
+                let forms = [format!("--{option}"), format!("-l {option} ")];
+                forms.iter().any(|form| script.contains(form))
+            };
+            for hidden in ["supervisor", "privileged", "cpu-quota"] {
+                assert!(!offers(hidden), "{shell}: {hidden}");
+            }
+            for hidden in [
+                "journal-version",
+                "'complete:",
+                "'worker:",
+                "-a \"complete\"",
+                "-a \"worker\"",
+                " complete man",
+            ] {
+                assert!(!script.contains(hidden), "{shell}: {hidden}");
+            }
+            assert!(
+                offers("cap-add") && offers("version") && offers("restart"),
+                "{shell}"
+            );
+        }
+    }
+
+    #[test]
     fn the_scripts_ask_for_names_where_they_belong() {
         let bash = script(Shell::Bash);
         for line in [
@@ -279,6 +404,7 @@ mod tests {
             "\"exec\") kinds=\"containers\" many= ",
             "\"cache pin\") kinds=\"images\" many= ",
             "\"explain\") kinds=\"containers images\" many= ",
+            "\"inspect\") kinds=\"containers images\" many=1 ",
             "\"volume rm\") kinds=\"volumes\" many=1 ",
             "\"network rm\") kinds=\"networks\" many=1 ",
         ] {
@@ -290,10 +416,16 @@ mod tests {
             "\"__fish_xebec_using_subcommand rmi\" -f -a \"(xebec complete images -- ",
             "\"__fish_xebec_using_subcommand cache; and __fish_seen_subcommand_from pin\" -f -a ",
             "\"__fish_xebec_using_subcommand run\" -a \"(xebec complete images -- ",
+            "\"__fish_xebec_using_subcommand run\" -l network -l net -x -a \"(xebec complete reachable -- ",
+            "\"__fish_xebec_using_subcommand run\" -l volume -s v -r -a \"(xebec complete volumes -- ",
         ] {
             assert!(fish.contains(line), "{line}");
         }
         let zsh = script(Shell::Zsh);
+        for option in ["'--network=[", "'*--volume=[", "'*-v+["] {
+            let line = zsh.lines().find(|line| line.starts_with(option)).unwrap();
+            assert!(line.contains(":_xebec_names "), "{line}");
+        }
         assert!(zsh.contains(":_xebec_names images'"));
         assert!(zsh.contains(":_xebec_names containers images'"));
         assert!(zsh.contains("\n_xebec_names() {"));

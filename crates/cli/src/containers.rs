@@ -1,16 +1,19 @@
-//! `xebec ps`, and `xebec inspect` of a container.
+//! `xebec ps`, and what it and `xebec inspect` show of a container.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use xebec_container::{Container, FindError, RecordedNetwork, Status, containers, find};
-use xebec_kernel::clock::milliseconds_since_1970;
-use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_container::{Container, RecordedNetwork, Status, containers};
+use xebec_kernel::clock::{milliseconds_since_1970, rfc3339};
+use xebec_network::{PortMapping, shown_ports};
+use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
+use xebec_views::unguarded_views::Suspects;
 
-use crate::args::{Filter, InspectArgs, InspectType, PsArgs};
+use crate::args::{Filter, PsArgs};
 use crate::container_lookup::directories;
+use crate::template::print_found;
 use crate::text;
 
 /// How much of a command line a table shows.
@@ -21,8 +24,38 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
+/// What is shown of containers beyond what is kept of them.
+pub(crate) struct Known {
+    /// The time, in milliseconds since 1970.
+    now: u64,
+    /// The processes that may have read zeros in place of bytes.
+    suspects: BTreeSet<i32>,
+}
+
+impl Known {
+    /// What is known now.
+    pub(crate) fn read(paths: &Paths) -> Self {
+        let suspects = Suspects::read(paths).status();
+        let processes = suspects.iter().flat_map(|suspect| &suspect.processes);
+        Self {
+            now: milliseconds_since_1970(),
+            suspects: processes
+                .filter_map(|process| i32::try_from(process.pid).ok())
+                .collect(),
+        }
+    }
+
+    /// Whether a container runs on a view that no daemon guarded for a time.
+    fn may_have_read_zeros(&self, container: &Container) -> bool {
+        container.pid().is_some_and(|pid| self.suspects.contains(&pid))
+    }
+}
+
 /// What `read` gives, once none of its containers has just ended: its supervisor writes down within milliseconds how.
-fn settled<T, E>(read: impl Fn() -> Result<T, E>, containers: impl Fn(&T) -> &[Container]) -> Result<T, E> {
+pub(crate) fn settled<T, E>(
+    read: impl Fn() -> Result<T, E>,
+    containers: impl Fn(&T) -> &[Container],
+) -> Result<T, E> {
     let deadline = Instant::now() + SETTLED_WITHIN;
     loop {
         let found = read()?;
@@ -52,15 +85,28 @@ pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
         (is_all || container.is_active()) && Filter::all_match(&args.filter, matches)
     };
     let listed: Vec<Container> = found.containers.into_iter().filter(is_listed).collect();
+    let known = Known::read(paths);
     if args.json {
-        return text::print_json(&listed.iter().map(Listed::of).collect::<Vec<_>>());
+        let shown = listed.iter().map(|container| Listed::of(container, &known));
+        return text::print_json(&shown.collect::<Vec<_>>());
+    }
+    if let Some(format) = &args.format {
+        let rows = listed.iter().map(|container| Row::of(container, &known));
+        return print_found(&rows.collect::<Vec<_>>(), Some(format));
     }
     if args.quiet {
         listed.iter().for_each(|container| outln!("{}", container.id()));
         return Ok(());
     }
-    out!("{}", table(&listed, args.no_trunc));
+    out!("{}", table(&listed, &known, args.no_trunc));
     for container in &listed {
+        if known.may_have_read_zeros(container) {
+            let name = &container.name;
+            errln!(
+                "{name} may have read zeros in place of bytes, while no daemon guarded its image; restart it with \
+                 `xebec restart {name}`"
+            );
+        }
         if container.is_orphan() {
             let name = &container.name;
             errln!("{name} still runs although its supervisor was killed; stop it with `xebec stop {name}`");
@@ -72,7 +118,7 @@ pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn table(listed: &[Container], no_trunc: bool) -> String {
+fn table(listed: &[Container], known: &Known, no_trunc: bool) -> String {
     let heads = [
         "CONTAINER ID",
         "NAME",
@@ -83,17 +129,15 @@ fn table(listed: &[Container], no_trunc: bool) -> String {
         "PORTS",
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    let now = milliseconds_since_1970();
     for container in listed {
-        let ports = container.saved.as_ref().map(|saved| saved.ports.join(", "));
         rows.push(vec![
             container.id().to_owned(),
             container.name.clone(),
             container.image().to_owned(),
             command(container.command(), no_trunc),
-            created(container, now),
-            status(container, now),
-            ports.unwrap_or_default(),
+            created(container, known.now),
+            status(container, known),
+            shown_ports(ports(container)),
         ]);
     }
     text::table(&rows)
@@ -118,8 +162,22 @@ fn created(container: &Container, now: u64) -> String {
     }
 }
 
+/// The ports of the host that lead to a container: of one that does not run none do.
+fn ports(container: &Container) -> &[PortMapping] {
+    let runs = matches!(container.status(), Status::Running | Status::Paused);
+    let record = container.record.as_ref().filter(|_| runs);
+    record
+        .map(|record| record.network.ports.as_slice())
+        .unwrap_or_default()
+}
+
 /// What a container does, in docker's words.
-fn status(container: &Container, now: u64) -> String {
+fn status(container: &Container, known: &Known) -> String {
+    let now = known.now;
+    let zeros = match known.may_have_read_zeros(container) {
+        true => " (may have read zeros)",
+        false => "",
+    };
     let saved = container.saved.as_ref();
     let since = |time: Option<u64>| time.map(|time| text::about(now.saturating_sub(time) / 1000));
     let started =
@@ -138,9 +196,9 @@ fn status(container: &Container, now: u64) -> String {
         .map_or_else(|| "unknown".to_owned(), |code| code.0.to_string());
     match container.status() {
         Status::Created => "Created".to_owned(),
-        Status::Running if container.is_orphan() => format!("Up {started} (no supervisor)"),
-        Status::Running => format!("Up {started}"),
-        Status::Paused => format!("Up {started} (Paused)"),
+        Status::Running if container.is_orphan() => format!("Up {started} (no supervisor){zeros}"),
+        Status::Running => format!("Up {started}{zeros}"),
+        Status::Paused => format!("Up {started} (Paused){zeros}"),
         Status::Restarting => format!("Restarting ({code}){finished}"),
         Status::Exited => {
             let oom = if saved.is_some_and(|saved| saved.oom_killed) {
@@ -187,28 +245,32 @@ impl Filter {
 
 /// A container as `xebec ps --json` gives it.
 #[derive(Serialize)]
-struct Listed<'a> {
-    id: &'a str,
-    name: &'a str,
-    image: &'a str,
-    manifest: Option<&'a str>,
-    command: &'a [String],
-    status: &'static str,
+pub(crate) struct Listed<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) image: &'a str,
+    pub(crate) manifest: Option<&'a str>,
+    pub(crate) command: &'a [String],
+    pub(crate) status: &'static str,
     /// The status for people.
     state: String,
-    created_ms: u64,
-    started_ms: Option<u64>,
-    finished_ms: Option<u64>,
-    exit_code: Option<u8>,
-    reason: Option<&'a str>,
-    oom_killed: bool,
-    restart: String,
-    restarts: u32,
-    labels: BTreeMap<String, String>,
-    ports: &'a [String],
+    pub(crate) created_ms: u64,
+    pub(crate) started_ms: Option<u64>,
+    pub(crate) finished_ms: Option<u64>,
+    pub(crate) exit_code: Option<u8>,
+    pub(crate) reason: Option<&'a str>,
+    pub(crate) oom_killed: bool,
+    pub(crate) restart: String,
+    pub(crate) restarts: u32,
+    pub(crate) labels: BTreeMap<String, String>,
+    ports: Vec<String>,
+    #[serde(skip)]
+    pub(crate) published: &'a [PortMapping],
     /// Its network and its addresses there, while it runs.
-    network: Option<&'a RecordedNetwork>,
-    pid: Option<i32>,
+    pub(crate) network: Option<&'a RecordedNetwork>,
+    pub(crate) pid: Option<i32>,
+    /// Whether its processes may have read zeros in place of bytes, while no daemon guarded its image.
+    may_have_read_zeros: bool,
     supervisor: Option<i32>,
     /// Whether it is recorded that its command was told to run.
     has_begun: Option<bool>,
@@ -220,7 +282,7 @@ struct Listed<'a> {
 }
 
 impl<'a> Listed<'a> {
-    fn of(container: &'a Container) -> Self {
+    pub(crate) fn of(container: &'a Container, known: &Known) -> Self {
         let saved = container.saved.as_ref();
         let record = container.record.as_ref();
         let is_active = container.is_active();
@@ -233,7 +295,7 @@ impl<'a> Listed<'a> {
             manifest: saved.and_then(|saved| saved.manifest.as_deref()),
             command: container.command(),
             status: container.status().name(),
-            state: status(container, milliseconds_since_1970()),
+            state: status(container, known),
             created_ms: container.created_ms(),
             started_ms: saved.and_then(|saved| saved.started_ms),
             finished_ms: saved.and_then(|saved| saved.finished_ms),
@@ -243,9 +305,11 @@ impl<'a> Listed<'a> {
             restart: saved.map(|saved| saved.restart).unwrap_or_default().to_string(),
             restarts: saved.map_or(0, |saved| saved.restarts),
             labels: saved.map(|saved| saved.labels.clone()).unwrap_or_default(),
-            ports: saved.map(|saved| saved.ports.as_slice()).unwrap_or_default(),
+            ports: ports(container).iter().map(ToString::to_string).collect(),
+            published: ports(container),
             network: record.map(|record| &record.network),
             pid: container.pid(),
+            may_have_read_zeros: known.may_have_read_zeros(container),
             supervisor: supervisor.filter(|_| is_active),
             has_begun: record.and_then(|record| record.has_begun),
             is_supervised: is_active && !container.is_orphan(),
@@ -256,37 +320,46 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// A container as `xebec inspect` gives it.
+/// A container as `xebec ps --format` gives it: with docker's names of what a row shows.
 #[derive(Serialize)]
-struct Inspected<'a> {
+#[serde(rename_all = "PascalCase")]
+struct Row<'a> {
+    #[serde(rename = "ID")]
+    id: &'a str,
+    names: &'a str,
+    image: &'a str,
+    command: String,
+    created_at: String,
+    running_for: String,
+    status: String,
+    state: &'static str,
+    ports: String,
+    labels: String,
+    networks: &'a str,
+    /// The same by the names of `--json`, and more.
     #[serde(flatten)]
     listed: Listed<'a>,
-    stop_signal: Option<i32>,
-    stop_timeout_ms: Option<u64>,
-    /// What it is started again with.
-    started_as: Option<&'a serde_json::Value>,
 }
 
-/// `xebec inspect` of a container. Returns false if an image is meant.
-pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<bool, Failure> {
-    if args.kind != Some(InspectType::Container) && !args.may_be_a_container() {
-        return Ok(false);
+impl<'a> Row<'a> {
+    fn of(container: &'a Container, known: &Known) -> Self {
+        let listed = Listed::of(container, known);
+        let label = |(key, value): (&String, &String)| format!("{key}={value}");
+        Self {
+            id: listed.id,
+            names: listed.name,
+            image: listed.image,
+            command: command(listed.command, true),
+            created_at: rfc3339(listed.created_ms / 1000),
+            running_for: created(container, known.now),
+            status: listed.state.clone(),
+            state: listed.status,
+            ports: shown_ports(ports(container)),
+            labels: listed.labels.iter().map(label).collect::<Vec<_>>().join(","),
+            networks: listed.network.map_or("", |network| &network.name),
+            listed,
+        }
     }
-    let name = &args.image.image.image;
-    let container = match settled(|| find(&directories(paths), name), std::slice::from_ref) {
-        Ok(container) => container,
-        Err(FindError::Unreadable(error)) => return Err(Failure::host("look for a container", error)),
-        Err(error) if args.kind.is_some() => return Err(Failure::new(FailureKind::NotFound, error)),
-        Err(_) => return Ok(false),
-    };
-    let saved = container.saved.as_ref();
-    text::print_json(&Inspected {
-        listed: Listed::of(&container),
-        stop_signal: saved.map(|saved| saved.stop_signal).filter(|signal| *signal != 0),
-        stop_timeout_ms: saved.map(|saved| saved.stop_timeout_ms),
-        started_as: saved.map(|saved| &saved.caller),
-    })?;
-    Ok(true)
 }
 
 #[cfg(test)]

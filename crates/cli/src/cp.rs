@@ -75,7 +75,7 @@ fn root(paths: &Paths, name: &str) -> Result<ContainerRoot, Failure> {
     let record = find(paths, name)?;
     let directory = record.open_root();
     Ok(ContainerRoot {
-        directory: directory.map_err(|error| Failure::new(FailureKind::NotFound, error))?,
+        directory: directory.map_err(|error| Failure::new(FailureKind::Host, error))?,
         name: record.id,
     })
 }
@@ -158,5 +158,11 @@ mod tests {
         ] {
             assert_eq!(spelled(text), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn names_of_files_reach_no_terminal_as_they_are() {
+        let failure = failure(CopyError::Missing("box:/\u{1b}[2Jname".to_owned()));
+        assert_eq!(failure.message, "box:/ [2Jname: no such file or directory");
     }
 }

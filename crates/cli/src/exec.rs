@@ -22,14 +22,7 @@ pub(crate) fn exec(paths: &Paths, args: &ExecArgs) -> Result<ExitCode, Failure> 
         tty: args.tty,
         detach: args.detach,
     };
-    let record = match find_going_on(paths, args.name()) {
-        Ok(record) => record,
-        // Any other code may be the command's own.
-        Err(failure) => {
-            errln!("xebec: {failure}");
-            return Ok(ExitCode::from(125));
-        }
-    };
+    let record = find_going_on(paths, args.name())?;
     match xebec_container::exec(&record, &options, &directories(paths)) {
         Ok(code) => Ok(code.into()),
         Err(error) => {

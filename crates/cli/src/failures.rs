@@ -19,6 +19,11 @@ impl Failures {
         }
     }
 
+    /// What there is, if that is no failure; a failure is added.
+    pub(crate) fn keep<T>(&mut self, outcome: Result<T, Failure>) -> Option<T> {
+        outcome.map_err(|failure| self.add(failure)).ok()
+    }
+
     /// The last failure, with the kind of the first, if there was one.
     pub(crate) fn end(self) -> Result<(), Failure> {
         match (self.last, self.kind) {

@@ -23,6 +23,7 @@ mod failures;
 mod footnotes;
 mod images;
 mod init;
+mod inspect;
 mod install;
 mod lifecycle;
 mod listing;
@@ -41,16 +42,22 @@ mod runtime;
 mod stats;
 mod supervise;
 mod svg;
+mod template;
 mod text;
 mod volume;
 mod wait_text;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{Cli, Command, ContainerCommand, DaemonCommand};
+
+/// The exit code of a command that ends with that of what it runs, if that was not run; docker's. Any other code could be the
+/// program's own.
+const NOT_RUN: u8 = 125;
 
 fn main() -> ExitCode {
     // In a container there is nothing of Xebec but this program.
@@ -69,10 +76,12 @@ fn main() -> ExitCode {
 
 /// Does what the command line asks for.
 fn command_line() -> ExitCode {
-    let cli = match Cli::read(std::env::args_os()) {
+    let words: Vec<_> = std::env::args_os().collect();
+    let cli = match Cli::read(&words) {
         Ok(cli) => cli,
-        Err(error) => return help_or_error(&error),
+        Err(error) => return help_or_error(&error, &words),
     };
+    let runs = cli.runs;
     if cli.json {
         print::failures_as_json();
     }
@@ -88,16 +97,16 @@ fn command_line() -> ExitCode {
         Ok(code) => code,
         Err(failure) => {
             print::failure(&failure);
-            ExitCode::from(failure.kind.exit_code())
+            ExitCode::from(if runs { NOT_RUN } else { failure.kind.exit_code() })
         }
     }
 }
 
 /// Prints what clap has to say: the help or the version that was asked for, or what is wrong with the command line.
-fn help_or_error(error: &clap::Error) -> ExitCode {
+fn help_or_error(error: &clap::Error, words: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         print::write_with(|| error.print());
-    } else if Cli::asks_for_json(std::env::args_os()) {
+    } else if Cli::asks_for_json(words) {
         print::failures_as_json();
         let text = error.render().to_string();
         let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
@@ -105,7 +114,10 @@ fn help_or_error(error: &clap::Error) -> ExitCode {
     } else {
         let _ = error.print();
     }
-    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+    match error.use_stderr() && Cli::asks_to_run(words) {
+        true => ExitCode::from(NOT_RUN),
+        false => u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
+    }
 }
 
 fn execute(cli: Cli) -> Result<ExitCode, Failure> {
@@ -176,7 +188,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::CtrPull(args) => ctr_pull::ctr_pull(&paths, &args)?,
         Command::DockerRelay(args) => relay::relay(&paths, &args)?,
         Command::Check(args) => images::check(&paths, &args)?,
-        Command::Inspect(args) => listing::inspect(&paths, &args)?,
+        Command::Inspect(args) => inspect::inspect(&paths, &args)?,
         Command::Images(args) => listing::images(&paths, args)?,
         Command::Ps(args) => containers::list(&paths, &args)?,
         Command::Exec(args) => return exec::exec(&paths, &args),

@@ -8,6 +8,7 @@ use xebec_protocol::paths::Paths;
 use crate::args::{Json, NetworkCommand};
 use crate::container_lookup::directories;
 use crate::failures::Failures;
+use crate::template::{Format, print_found};
 use crate::text;
 
 /// `xebec network COMMAND`.
@@ -25,7 +26,11 @@ pub(crate) fn command(paths: &Paths, command: &NetworkCommand) -> Result<(), Fai
             }
         }
         NetworkCommand::Ls(args) => list(&networks, *args)?,
-        NetworkCommand::Inspect { networks: names, .. } => inspect(&places, &networks, names)?,
+        NetworkCommand::Inspect {
+            networks: names,
+            format,
+            ..
+        } => inspect(&places, &networks, names, format.as_ref())?,
         NetworkCommand::Rm {
             networks: names,
             json,
@@ -165,20 +170,28 @@ struct Attached {
     ports: Vec<String>,
 }
 
-fn inspect(places: &Places, networks: &Networks, names: &[String]) -> Result<(), Failure> {
+fn inspect(
+    places: &Places,
+    networks: &Networks,
+    names: &[String],
+    format: Option<&Format>,
+) -> Result<(), Failure> {
     let (attachments, _) = Attachment::all(places).map_err(failure)?;
-    let mut inspected = Vec::new();
-    for name in names {
-        let network = networks.existing(name).map_err(failure)?;
-        let containers = networks.containers(name).map_err(failure)?;
+    let one = |name: &String| {
+        let network = networks.existing(name)?;
+        let containers = networks.containers(name)?;
         let its = attachments.iter().filter(|one| one.network == *name);
-        inspected.push(Inspected {
+        Ok(Inspected {
             listed: Listed::of(&network, containers),
             definition: network.list().clone().into(),
             attachments: its.map(Attached::of).collect(),
-        });
-    }
-    text::print_json(&inspected)
+        })
+    };
+    let mut failures = Failures::default();
+    let found = names.iter().map(|name| one(name).map_err(failure));
+    let found: Vec<Inspected> = found.filter_map(|one| failures.keep(one)).collect();
+    print_found(&found, format)?;
+    failures.end()
 }
 
 impl Attached {

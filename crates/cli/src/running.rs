@@ -12,7 +12,8 @@ pub(crate) fn all(paths: &Paths) -> Result<Vec<Record>, Failure> {
     Ok(listed.records)
 }
 
-/// The container of that name, id or beginning of an id, if it runs.
+/// The container of that name, id or beginning of an id, if it runs. One that is there and does not run is no container that is
+/// not found: the failure is the same as of `kill` and `pause`.
 pub(crate) fn find(paths: &Paths, wanted: &str) -> Result<Record, Failure> {
     running(look_up(paths, wanted)?)
 }
@@ -23,7 +24,7 @@ pub(crate) fn find_going_on(paths: &Paths, wanted: &str) -> Result<Record, Failu
     if container.status() == Status::Paused {
         let name = container.name;
         let message = format!("container {name} is paused; let it go on first (`xebec unpause {name}`)");
-        return Err(Failure::new(FailureKind::Usage, message));
+        return Err(Failure::new(FailureKind::Host, message));
     }
     running(container)
 }
@@ -34,6 +35,6 @@ fn look_up(paths: &Paths, wanted: &str) -> Result<Container, Failure> {
 
 fn running(container: Container) -> Result<Record, Failure> {
     let name = container.name;
-    let not_running = || Failure::new(FailureKind::NotFound, RunningError::NotRunning(name));
+    let not_running = || Failure::new(FailureKind::Host, RunningError::NotRunning(name));
     container.record.ok_or_else(not_running)
 }

@@ -104,16 +104,7 @@ fn pause_unless_stopped(directory: &Path, pause: Duration) -> bool {
 fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure> {
     let container = find(&directories(paths), name).map_err(not_found)?;
     let origin = origin(&container)?;
-    // Relative paths are meant from there, and would lead anywhere from another directory.
-    if let Err(error) = std::env::set_current_dir(&origin.directory)
-        && origin.arguments.iter().any(|argument| may_be_relative(argument))
-    {
-        let doing = format!(
-            "enter {}, where `xebec run` was called",
-            origin.directory.display()
-        );
-        return Err(Failure::host(doing, error));
-    }
+    enter_directory(&origin)?;
     let manifest = manifest_of(&container)?;
     let mut args = parse(&origin.arguments)?;
     args.container.variables.env.clone_from(&origin.env);
@@ -129,9 +120,31 @@ fn saved_start(paths: &Paths, name: &str, again: Again) -> Result<Start, Failure
     })
 }
 
-/// Whether an argument may have a path of the host that is relative: those of `--volume` and `--mount` begin with a dot.
+/// Enters the directory where the command was called that made the container. Relative paths are meant from there, and would lead
+/// anywhere from another directory.
+fn enter_directory(origin: &Origin) -> Result<(), Failure> {
+    let Err(error) = std::env::set_current_dir(&origin.directory) else {
+        return Ok(());
+    };
+    // What follows the image is the container's.
+    let command = parse(&origin.arguments)?.service.command.len();
+    let own = origin.arguments.len().saturating_sub(command);
+    let mut own = origin.arguments.iter().take(own);
+    if !own.any(|argument| may_be_relative(argument)) {
+        return Ok(());
+    }
+    let doing = format!(
+        "enter {}, where `xebec run` was called",
+        origin.directory.display()
+    );
+    Err(Failure::host(doing, error))
+}
+
+/// Whether an argument may have a path of the host that is relative: those of `--volume` and `--mount` begin with a dot. Short
+/// options may stand in one word, as `-itv./here:/there`.
 fn may_be_relative(argument: &str) -> bool {
-    argument.starts_with('.') || argument.starts_with("-v.") || argument.contains("=.")
+    let is_short = argument.starts_with('-') && !argument.starts_with("--");
+    argument.starts_with('.') || (is_short && argument.contains("v.")) || argument.contains("=.")
 }
 
 /// What is kept of a container to start it again.
@@ -233,5 +246,40 @@ mod tests {
         assert_eq!(args.service.command, ["--env-file", "x"]);
         assert!(args.kept.detach && args.container.variables.env_file.is_empty());
         assert!(parse(&["ps".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_is_missed_only_by_who_has_a_relative_path() {
+        let origin = |words: &[&str]| Origin {
+            arguments: [&["run", "-d"], words]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            env: Vec::new(),
+            directory: "/nonexistent/project".into(),
+            docker_config: None,
+        };
+        for words in [
+            &["-v", "./site:/site", "image:1"][..],
+            &["-v./site:/site", "image:1"],
+            &["-itv./site:/site", "image:1"],
+            &["--volume=../site:/site", "image:1"],
+            &["--mount", "type=bind,source=./site,target=/site", "image:1"],
+        ] {
+            let failure = enter_directory(&origin(words)).unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Host);
+            assert!(
+                failure.message.contains("enter /nonexistent/project"),
+                "{failure}"
+            );
+        }
+        for words in [
+            &["image:1"][..],
+            &["-v", "/srv:/srv", "image:1"],
+            &["image:1", "./server", "--config=./file"],
+        ] {
+            assert_eq!(enter_directory(&origin(words)), Ok(()), "{words:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use xebec_volume::{VolumeError, VolumeInfo, VolumeStore};
 use crate::args::{VolumeCommand, VolumeListArgs, VolumePruneArgs, VolumeRemoveArgs};
 use crate::container_lookup::directories;
 use crate::failures::Failures;
+use crate::template::print_found;
 use crate::text;
 
 /// A volume as `--json` shows it, with docker's names.
@@ -54,10 +55,14 @@ pub(crate) fn command(paths: &Paths, command: &VolumeCommand) -> Result<(), Fail
             outln!("{name}");
         }
         VolumeCommand::Ls(args) => list(&volumes, args)?,
-        VolumeCommand::Inspect { names } => {
-            let found = names.iter().map(|name| volumes.get(name).map(Shown::from));
-            let found = found.collect::<Result<Vec<_>, _>>().map_err(failure)?;
-            text::print_json(&found)?;
+        VolumeCommand::Inspect { names, format } => {
+            let mut failures = Failures::default();
+            let found = names
+                .iter()
+                .map(|name| volumes.get(name).map(Shown::from).map_err(failure));
+            let found: Vec<Shown> = found.filter_map(|one| failures.keep(one)).collect();
+            print_found(&found, format.as_ref())?;
+            failures.end()?;
         }
         VolumeCommand::Rm(args) => remove(&volumes, args)?,
         VolumeCommand::Prune(args) => prune(&volumes, args)?,

@@ -68,9 +68,6 @@ pub struct Saved {
     pub stop_signal: i32,
     /// How long it may take to stop, in milliseconds.
     pub stop_timeout_ms: u64,
-    /// Ports of the host that lead to it, as `ps` shows them.
-    #[serde(default)]
-    pub ports: Vec<String>,
     /// What the caller of this crate needs to start the container again.
     pub caller: serde_json::Value,
 }
@@ -137,7 +134,6 @@ impl Saved {
             detached: false,
             stop_signal: 0,
             stop_timeout_ms: 0,
-            ports: Vec::new(),
             caller: serde_json::Value::Null,
         }
     }

@@ -70,11 +70,6 @@ impl SavedRun {
         self.saved.command = command.to_vec();
     }
 
-    /// Notes the ports of the host that are published for it, as `ps` shows them.
-    pub(crate) fn set_ports(&mut self, ports: Vec<String>) {
-        self.saved.ports = ports;
-    }
-
     pub(crate) fn set_manifest(&mut self, manifest: String) {
         self.saved.manifest = Some(manifest);
     }

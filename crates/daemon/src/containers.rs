@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Duration;
 
+use tokio::process::{Child, Command};
 use tracing::{info, warn};
 use xebec_container::{Directories, Record, cleanup_stale, list, to_restore};
 use xebec_protocol::paths::Paths;
@@ -37,7 +38,7 @@ pub(crate) async fn run(paths: Paths) {
         match looked.await {
             Ok((names, asking)) => {
                 named = names;
-                asking.iter().for_each(|paths| restoring.go_on(paths));
+                asking.iter().for_each(|paths| restoring.go_on(|| restore(paths)));
             }
             Err(failure) => {
                 warn!("{failure}");
@@ -50,7 +51,7 @@ pub(crate) async fn run(paths: Paths) {
 /// The process that starts containers again: one at a time, and after one that failed later each time, up to an hour.
 #[derive(Default)]
 struct Restoring {
-    child: Option<tokio::process::Child>,
+    child: Option<Child>,
     failures: u32,
     /// Looks that pass before the next.
     passes: u32,
@@ -58,7 +59,7 @@ struct Restoring {
 
 impl Restoring {
     /// Called at each look at which a restart policy asks for a start.
-    fn go_on(&mut self, paths: &Paths) {
+    fn go_on(&mut self, start: impl FnOnce() -> Option<Child>) {
         if let Some(child) = &mut self.child {
             let Ok(Some(status)) = child.try_wait() else {
                 return;
@@ -72,14 +73,14 @@ impl Restoring {
         }
         match self.passes.checked_sub(1) {
             Some(left) => self.passes = left.min(MOST_PASSES),
-            None => self.child = restore(paths),
+            None => self.child = start(),
         }
     }
 }
 
 /// Has those started again whose restart policy asks for it. Whoever ends them meanwhile wins.
-fn restore(paths: &Paths) -> Option<tokio::process::Child> {
-    let mut command = tokio::process::Command::new("/proc/self/exe");
+fn restore(paths: &Paths) -> Option<Child> {
+    let mut command = Command::new("/proc/self/exe");
     command
         .arg("--root")
         .arg(paths.root())
@@ -133,4 +134,50 @@ fn look_after_containers(paths: &Paths, named: &mut BTreeSet<String>) {
         }
     }
     named.retain(|id| orphans.iter().any(|orphan| orphan.id == *id));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many of `looks` start the program, each after the last one has ended.
+    async fn starts(restoring: &mut Restoring, program: &str, looks: u32) -> Vec<u32> {
+        let mut started = Vec::new();
+        for look in 0..looks {
+            restoring.go_on(|| {
+                started.push(look);
+                Command::new(program).kill_on_drop(true).spawn().ok()
+            });
+            if let Some(child) = &mut restoring.child {
+                child.wait().await.unwrap();
+            }
+        }
+        started
+    }
+
+    #[tokio::test]
+    async fn one_process_at_a_time_restores_containers() {
+        let mut restoring = Restoring::default();
+        let mut started = 0;
+        for _ in 0..3 {
+            restoring.go_on(|| {
+                started += 1;
+                Command::new("sleep").arg("600").kill_on_drop(true).spawn().ok()
+            });
+        }
+        assert_eq!(started, 1);
+        assert_eq!(starts(&mut Restoring::default(), "true", 4).await, [0, 1, 2, 3]);
+    }
+
+    #[tokio::test]
+    async fn after_failures_it_is_tried_later_each_time_and_at_least_every_hour() {
+        let mut restoring = Restoring::default();
+        assert_eq!(starts(&mut restoring, "false", 20).await, [0, 2, 6, 14]);
+        let rare = starts(&mut restoring, "false", 2000).await;
+        let longest = rare.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(
+            longest.is_some_and(|looks| looks > 100 && LOOK * looks <= Duration::from_secs(3640)),
+            "{rare:?}"
+        );
+    }
 }

@@ -261,3 +261,18 @@ fn is_full(error: &io::Error) -> bool {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_takes_no_more_is_the_hosts_fault_and_a_bad_layer_the_images() {
+        let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
+        assert_eq!(not_indexed(IndexError::Sink(full())).kind, FailureKind::Host);
+        assert_eq!(
+            not_indexed(IndexError::TooLarge { limit: 1 }).kind,
+            FailureKind::Integrity
+        );
+    }
+}

@@ -292,6 +292,19 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_read_counts_nothing_and_hides_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("file"), vec![7; 100_000]).unwrap();
+        // Longer than a name may be: for root nothing else is certain to be refused.
+        let refused = directory.path().join("x".repeat(300));
+        assert!(of(&refused).is_err());
+        assert_eq!(
+            of_all([&*refused, directory.path()]),
+            of(directory.path()).unwrap()
+        );
+    }
+
+    #[test]
     fn wide_trees_take_little_memory() {
         let directory = tempfile::tempdir().unwrap();
         for number in 0..50 {

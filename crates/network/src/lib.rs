@@ -51,7 +51,7 @@ pub use name::{DEFAULT_NETWORK, is_network_name, new_attachment_id};
 pub use networks::Networks;
 pub use places::Places;
 pub use plugin::missing_programs;
-pub use port::{HostPorts, PortMapping, PortRequest, Protocol};
+pub use port::{HostPorts, PortMapping, PortRequest, Protocol, shown_ports};
 pub use resolver::{Resolver, ResolverOptions};
 pub use result::Addresses;
 pub use subnet::Subnet;

@@ -164,6 +164,34 @@ impl fmt::Display for PortMapping {
     }
 }
 
+/// The ports of a container for people, as docker and podman show them: ports in a row are one range,
+/// `0.0.0.0:8000-8002->80-82/tcp`.
+pub fn shown_ports(ports: &[PortMapping]) -> String {
+    let mut sorted: Vec<&PortMapping> = ports.iter().collect();
+    sorted.sort_by_key(|port| (port.host_ip, port.protocol, port.host_port));
+    let follows = |one: &PortMapping, next: &PortMapping| {
+        let (host, container) = (one.host_port.checked_add(1), one.container_port.checked_add(1));
+        (one.host_ip, one.protocol) == (next.host_ip, next.protocol)
+            && host == Some(next.host_port)
+            && container == Some(next.container_port)
+    };
+    let rows = sorted.chunk_by(|one, next| follows(one, next));
+    let shown = rows.filter_map(|row| match row {
+        [] => None,
+        [one] => Some(one.to_string()),
+        [first, .., last] => Some(format!(
+            "{}:{}-{}->{}-{}/{}",
+            first.host_ip,
+            first.host_port,
+            last.host_port,
+            first.container_port,
+            last.container_port,
+            first.protocol
+        )),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
 /// What an image's `ExposedPorts` and `--expose` name: `80`, `80/tcp`, `8000-8003/udp`.
 impl Protocol {
     /// The ports that such a text names.
@@ -192,6 +220,35 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn ports_in_a_row_are_shown_as_a_range() {
+        let mapping = |host_port, container_port| PortMapping {
+            host_port,
+            container_port,
+            protocol: Protocol::Tcp,
+            host_ip: Ipv4Addr::UNSPECIFIED,
+        };
+        let same =
+            |ports: &[u16]| -> Vec<PortMapping> { ports.iter().map(|&port| mapping(port, port)).collect() };
+        assert_eq!(shown_ports(&[]), "");
+        assert_eq!(shown_ports(&[mapping(8080, 80)]), "0.0.0.0:8080->80/tcp");
+        assert_eq!(
+            shown_ports(&same(&[8001, 8000, 8002])),
+            "0.0.0.0:8000-8002->8000-8002/tcp"
+        );
+        assert_eq!(
+            shown_ports(&[mapping(9000, 80), mapping(9001, 81), mapping(9002, 90)]),
+            "0.0.0.0:9000-9001->80-81/tcp, 0.0.0.0:9002->90/tcp"
+        );
+        let mut mixed = same(&[53, 54, 65_535]);
+        mixed[1].protocol = Protocol::Udp;
+        mixed[2].host_ip = Ipv4Addr::LOCALHOST;
+        assert_eq!(
+            shown_ports(&mixed),
+            "0.0.0.0:53->53/tcp, 0.0.0.0:54->54/udp, 127.0.0.1:65535->65535/tcp"
+        );
+    }
 
     fn shown(text: &str) -> Vec<String> {
         let requests = PortRequest::parse(text).unwrap();

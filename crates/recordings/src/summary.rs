@@ -158,3 +158,39 @@ pub(super) fn recorded(recording: &Recording, service: &Service, name: Digest, o
         stored_bytes: lengths.map(|segment| u64::from(segment.length)).sum(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_told_the_same_word_as_people() {
+        let service = |own| RecordedService {
+            recording: Digest::of(b"recording"),
+            own,
+            kept: true,
+            in_registry: false,
+            trust: None,
+            root: None,
+            refused: None,
+            argv: Vec::new(),
+            env: BTreeMap::new(),
+            probe: String::new(),
+            recorded: 0,
+            runs: 1,
+            pages: 0,
+            steady_pages: 0,
+            stored_bytes: 0,
+        };
+        for (own, root, word) in [
+            (true, Root::Bound, "own"),
+            (false, Root::Bound, "bound"),
+            (false, Root::Signed, "signed"),
+        ] {
+            let judged = judged(service(own), &Ok(root));
+            let told = serde_json::to_value(&judged).unwrap();
+            assert_eq!(told["trust"], word);
+            assert_eq!(judged.root, Some(root));
+        }
+    }
+}

@@ -188,6 +188,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-keeper",
             "xebec-images",
             "xebec-fill",
+            "xebec-views",
             "xebec-recordings",
             "xebec-daemon",
             "xebec-install",

@@ -174,6 +174,29 @@ fn other_users(world: &World) -> Result<Outcome> {
     lab.umount("root", &mounted)?;
     lab.stop("root")?;
 
+    let program = world.path("xebec");
+    fs::copy(world.binary(), &program)?;
+    fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+    for words in [&["images"][..], &["ps"], &["pull", &names.tag]] {
+        let as_root = world.xebec(words);
+        let variables = as_root
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?)));
+        let output = Command::new(&program)
+            .args(words)
+            .envs(variables)
+            .stdin(Stdio::null())
+            .current_dir("/")
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(
+            output.status.code() == Some(125) && said.contains("Xebec needs root: run it with sudo"),
+            "{words:?}: {said}"
+        );
+    }
+
     // As earlier versions left it.
     run(Command::new("chmod").args(["-R", "a+rX"]).arg(world.path("root")))?;
     run(Command::new("chmod").arg("755").arg(world.path("root-run")))?;

@@ -75,7 +75,8 @@ fn run_detached(lab: &Lab<'_>, names: &Names, name: &str, more: &[&str], script:
 fn shown(lab: &Lab<'_>, name: &str) -> Result<Value> {
     let shown = lab.xebec("root", &["inspect", "--type", "container", name])?;
     shown.expect(0, &[])?;
-    serde_json::from_str(&shown.out).with_context(|| format!("{shown:?}"))
+    let mut list: Vec<Value> = serde_json::from_str(&shown.out).with_context(|| format!("{shown:?}"))?;
+    list.pop().context("nothing is shown")
 }
 
 fn status(lab: &Lab<'_>, name: &str) -> Result<String> {
@@ -133,6 +134,28 @@ fn life(world: &World) -> Result<Outcome> {
     let left: Vec<_> = fs::read_dir(lab.path("root/containers"))?.flatten().collect();
     ensure!(left.is_empty(), "{left:?}");
 
+    // Several are stopped side by side, each of which takes its time.
+    let deaf = ["one", "two", "three"];
+    for name in deaf {
+        run_detached(
+            &lab,
+            &names,
+            name,
+            &[],
+            "trap '' TERM; echo deaf; while :; do sleep 0.05; done",
+        )?;
+    }
+    for name in deaf {
+        wait_until(SOON, "it listens to no signal", || {
+            Ok(root(&["logs", name])?.out == "deaf\n")
+        })?;
+    }
+    let began = Instant::now();
+    root(&[&["stop", "-t", "5"], &deaf[..]].concat())?.expect(0, &["one\ntwo\nthree"])?;
+    let took = began.elapsed();
+    ensure!(took < Duration::from_secs(10), "one after the other: {took:?}");
+    root(&[&["rm"], &deaf[..]].concat())?.expect(0, &[])?;
+
     // What ended by itself, and what is removed at its end.
     run_detached(&lab, &names, "gone", &["--rm"], "sleep 1; exit 9")?;
     root(&["wait", "gone"])?.expect(0, &["9"])?;
@@ -155,9 +178,9 @@ fn failures(world: &World) -> Result<Outcome> {
     detached(&["--name", "web", &names.tag, "/etc/version"])?.expect(126, &["/etc/version"])?;
     detached(&["--name", "../web", &names.tag])?.expect(125, &["cannot name"])?;
     let missing = format!("{}/none:latest", lab.registry.host());
-    detached(&["--name", "web", &missing])?.expect(3, &["none"])?;
-    detached(&["--restart", "sometimes", &names.tag])?.expect(2, &["sometimes"])?;
-    root(&["run", "--restart", "always", &names.tag])?.expect(2, &["--detach"])?;
+    detached(&["--name", "web", &missing])?.expect(125, &["none"])?;
+    detached(&["--restart", "sometimes", &names.tag])?.expect(125, &["sometimes"])?;
+    root(&["run", "--restart", "always", &names.tag])?.expect(125, &["--detach"])?;
     root(&["start", "web"])?.expect(3, &["web"])?;
     ensure!(root(&["ps", "-aq"])?.out.is_empty(), "something is left");
     Ok(Outcome::Passed("125, 126, 127, and nothing is left".to_owned()))

@@ -85,6 +85,10 @@ fn commands(world: &World) -> Result<Outcome> {
     exec(&["one", "/bin/missing"])?.expect(127, &["/bin/missing"])?;
     exec(&["one", "/etc/text"])?.expect(126, &["/etc/text"])?;
     exec(&["two", "/bin/busybox", "true"])?.expect(125, &["two", "xebec ps"])?;
+    // A command that joins a paused container would stand still.
+    lab.xebec("root", &["pause", "one"])?.expect(0, &[])?;
+    exec(&["one", "/bin/busybox", "true"])?.expect(125, &["paused", "xebec unpause one"])?;
+    lab.xebec("root", &["unpause", "one"])?.expect(0, &[])?;
     lab.xebec("root", &["top", "one"])?
         .expect(0, &["sleep 600", "root"])?;
     lab.xebec("root", &["stats", "--no-stream"])?

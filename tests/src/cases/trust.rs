@@ -417,7 +417,7 @@ fn own_table_of_contents(world: &World) -> Result<Outcome> {
         pulled.expect(0, &[])?;
         let info: Value = serde_json::from_str(&pulled.out)?;
         let manifest = info
-            .get("manifest")
+            .pointer("/0/manifest")
             .and_then(Value::as_str)
             .context("no manifest")?;
         let by_digest = tag.replace(":latest", &format!("@{manifest}"));

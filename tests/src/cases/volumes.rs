@@ -94,7 +94,7 @@ fn filled_once(world: &World) -> Result<Outcome> {
         "/bin/linger",
         "0s",
     ];
-    lab.xebec("root", &words)?.expect(3, &[])?;
+    lab.xebec("root", &words)?.expect(125, &[])?;
     ensure!(
         !lab.path("root/volumes/other").exists(),
         "a volume for no container"

@@ -22,6 +22,8 @@ pub(crate) enum NameKind {
     Containers,
     /// Networks of their own.
     Networks,
+    /// All that `--network` takes.
+    Reachable,
     /// Named volumes.
     Volumes,
 }

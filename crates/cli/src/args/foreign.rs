@@ -102,7 +102,7 @@ mod tests {
 
     fn said(words: &str) -> String {
         let words = std::iter::once("xebec").chain(words.split(' ')).map(Into::into);
-        Cli::read(words)
+        Cli::read(&words.collect::<Vec<_>>())
             .err()
             .map(|error| error.to_string())
             .unwrap_or_default()

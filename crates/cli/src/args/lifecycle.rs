@@ -8,6 +8,8 @@ use xebec_container::{RestartPolicy, StopSignal};
 use xebec_container_log::{LogLimits, Time};
 use xebec_kernel::size::Bytes;
 
+use crate::template::Format;
+
 /// What is kept of a container for its later life.
 #[derive(Debug, Args)]
 pub(crate) struct KeptArgs {
@@ -59,15 +61,19 @@ impl KeptArgs {
 #[command(after_help = "Examples:\n  \
     xebec ps -a                                  all containers, not only those that run\n  \
     xebec ps -aq --filter status=exited          the ids of those that have ended\n  \
-    xebec rm $(xebec ps -aq --filter label=ci)   remove those with a label\n\n\
+    xebec rm $(xebec ps -aq --filter label=ci)   remove those with a label\n  \
+    xebec ps --format '{{.Names}}\\t{{.Status}}'   a line of that for each; `--format json` shows all fields\n\n\
     Filters: name=PART, id=BEGINNING, label=KEY[=VALUE], and status=created, running, paused, restarting, exited or removing.")]
 pub(crate) struct PsArgs {
     /// List all containers, not only those that run.
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Print ids only.
-    #[arg(short, long, conflicts_with = "json")]
+    #[arg(short, long, conflicts_with_all = ["json", "format"])]
     pub(crate) quiet: bool,
+    /// Print a line for each, of fields as {{.Names}} and text; json: all fields.
+    #[arg(long, value_name = "FORMAT", conflicts_with = "json")]
+    pub(crate) format: Option<Format>,
     /// List only what matches; --filter status=… implies --all. Repeatable.
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = filter)]
     pub(crate) filter: Vec<Filter>,

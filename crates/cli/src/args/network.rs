@@ -10,6 +10,7 @@ use xebec_network::{
 };
 
 use super::json::Json;
+use crate::template::Format;
 
 /// The network that a container sees.
 #[derive(Debug, Args)]
@@ -124,6 +125,9 @@ pub(crate) enum NetworkCommand {
         /// Print JSON (it always does).
         #[arg(long)]
         json: bool,
+        /// Print a line for each, of fields as {{.subnet}} or {{json .attachments}} and text; json: all fields.
+        #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
+        format: Option<Format>,
     },
     /// Remove networks that no container is attached to.
     #[command(visible_alias = "remove")]

@@ -9,7 +9,8 @@ use super::{Cli, Command};
 fn read(line: &str) -> Result<Cli, clap::Error> {
     // A word of two quotes is an empty one.
     let words = line.split(' ').map(|word| word.trim_matches('"'));
-    Cli::read(std::iter::once("xebec").chain(words).map(OsString::from))
+    let words = std::iter::once("xebec").chain(words).map(OsString::from);
+    Cli::read(&words.collect::<Vec<_>>())
 }
 
 /// What `run` or `record` starts: image, command, and options of its own that it was given.

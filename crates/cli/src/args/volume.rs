@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use xebec_volume::{Mount, Tmpfs, Volume};
 
 use super::json::Json;
+use crate::template::Format;
 
 /// What a container sees of the host, in memory, and of volumes.
 #[derive(Debug, Args)]
@@ -54,6 +55,9 @@ pub(crate) enum VolumeCommand {
         /// The volumes.
         #[arg(required = true, value_name = "VOLUME")]
         names: Vec<String>,
+        /// Print a line for each, of fields as {{.Mountpoint}} or {{json .Labels}} and text; json: all fields.
+        #[arg(short, long, value_name = "FORMAT")]
+        format: Option<Format>,
     },
     /// Remove volumes with all that is in them. One that a container uses stays, also if the container has ended.
     #[command(visible_alias = "remove")]

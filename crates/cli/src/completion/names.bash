@@ -1,16 +1,16 @@
 
-# Names of images and containers, beside what the function above completes.
+# Names of images, containers, networks and volumes, beside what the function above completes.
 
 # Which kinds of names can follow these words, if any.
 _xebec_kinds() {
-    local path= kinds= many= valued=" --root --run " count=0 skip= word
+    local path= kinds= many= valued=" --root --run " named= count=0 skip= word
     for word in "$@"; do
         if [[ -n $skip ]]; then
             skip=
             continue
         fi
         if [[ $word == -* ]]; then
-            [[ $valued == *" $word "* ]] && skip=1
+            [[ $valued == *" $word "* ]] && skip=$word
             continue
         fi
         if [[ -n $kinds ]]; then
@@ -22,7 +22,12 @@ _xebec_kinds() {
             # CASES
         esac
     done
-    if [[ -z $skip && -n $kinds ]] && [[ -n $many || $count -eq 0 ]]; then
+    # The value of an option.
+    if [[ -n $skip && $named == *" $skip="* ]]; then
+        kinds=${named#*" $skip="}
+        kinds=${kinds%%" "*}
+        echo "${kinds//,/ }"
+    elif [[ -z $skip && -n $kinds ]] && [[ -n $many || $count -eq 0 ]]; then
         echo "$kinds"
     fi
 }
@@ -41,8 +46,9 @@ _xebec_with_names() {
     # Of the word, bash replaces what follows the last of these.
     breaks=${COMP_WORDBREAKS//[^:=@]/}
     [[ -n $breaks && $cur == *["$breaks"]* ]] && cut=${cur%"${cur##*["$breaks"]}"}
-    # The kinds are words of their own.
-    mapfile -t names < <("$1" complete $kinds -- "$cur" 2>/dev/null)
+    # The kinds are words of their own; files are none that the program knows.
+    mapfile -t names < <("$1" complete ${kinds/files/} -- "$cur" 2>/dev/null)
+    [[ $kinds == *files* ]] && mapfile -t -O "${#names[@]}" names < <(compgen -f -- "$cur")
     COMPREPLY=("${names[@]#"$cut"}")
 }
 

@@ -140,8 +140,13 @@ fn read(recorded: &RecordedPages) -> String {
         Some(sample) => ("about ", format!("; by a sample of {sample}")),
         None => ("", String::new()),
     };
+    let were = if recorded.fetched_unused == 1 {
+        "was"
+    } else {
+        "were"
+    };
     format!(
-        "{about}{} of {known}; unused {about}{}, of which {about}{} were fetched for nothing{sample}{unknown}",
+        "{about}{} of {known}; unused {about}{}, of which {about}{} {were} fetched for nothing{sample}{unknown}",
         recorded.touched,
         pages(recorded.unused),
         pages(recorded.fetched_unused),
@@ -192,4 +197,28 @@ fn pages(pages: u64) -> String {
         text::count(pages, "page"),
         text::size(pages * PAGE_SIZE)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_is_a_part_of_what_is_known() {
+        let recorded = RecordedPages {
+            pages: 600,
+            present: 0,
+            fetched: 600,
+            late: 0,
+            sample: None,
+            touched: 560,
+            unused: 16,
+            fetched_unused: 1,
+            unknown: 24,
+        };
+        assert_eq!(
+            read(&recorded),
+            "560 of 576; unused 16 pages (65.5 kB), of which 1 page (4.1 kB) was fetched for nothing; 24 unknown"
+        );
+    }
 }

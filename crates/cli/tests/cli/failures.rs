@@ -77,3 +77,45 @@ fn without_json_a_failure_is_for_people() {
         assert!(errors.starts_with(begin), "{arguments:?}: {errors}");
     }
 }
+
+#[test]
+fn each_of_several_names_that_are_not_there_is_named() {
+    let program = Program::new();
+    for words in [
+        &["network", "rm", "one", "two"][..],
+        &["volume", "rm", "one", "two"],
+        &["rm", "one", "two"],
+        &["stop", "one", "two"],
+    ] {
+        let output = program.output(words);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{words:?}: {errors}");
+        let lines: Vec<&str> = errors.lines().collect();
+        assert_eq!(lines.len(), 2, "{words:?}: {errors}");
+        for (line, name) in lines.iter().zip(["one", "two"]) {
+            assert!(
+                line.starts_with("xebec: ") && line.contains(name),
+                "{words:?}: {errors}"
+            );
+        }
+    }
+}
+
+#[test]
+fn who_starts_no_daemon_says_which_commands_do() {
+    let program = Program::new();
+    for words in [["daemon", "status"], ["daemon", "metrics"]] {
+        let output = program.output(&words);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{words:?}: {errors}");
+        assert_eq!(
+            errors,
+            "xebec: no daemon is running; the next `xebec run`, `mount` or `pull` starts it\n"
+        );
+    }
+    // What it is asked for is so already.
+    assert!(program.output(&["daemon", "stop"]).status.success());
+    for file in ["xebec.sock", "keeper.pid"] {
+        assert!(!program.run().join(file).exists(), "{file}");
+    }
+}

@@ -191,8 +191,17 @@ fn offered(program: &Program, line: &str) -> Vec<String> {
 fn bash_completes_names() {
     let program = known();
     fs::create_dir_all(program.root().join("containers/web")).unwrap();
+    fs::create_dir_all(program.root().join("volumes/wwwdata")).unwrap();
+    fs::create_dir_all(program.root().join("networks")).unwrap();
+    fs::write(program.root().join("networks/house.conflist"), "{}").unwrap();
     for (line, expected) in [
-        ("xebec run ng", &["nginx:1.27"][..]),
+        ("xebec inspect we", &["web"][..]),
+        ("xebec inspect web ng", &["nginx:1.27"]),
+        ("xebec run --network ho", &["host", "house"]),
+        ("xebec run --rm --net b", &["bridge"]),
+        ("xebec run -v www", &["wwwdata"]),
+        ("xebec record --volume www", &["wwwdata"]),
+        ("xebec run ng", &["nginx:1.27"]),
         (
             "xebec --root /x -v run --rm --name registry -e A=b ng",
             &["nginx:1.27"],
@@ -221,4 +230,10 @@ fn bash_completes_names() {
     }
     assert!(offered(&program, "xebec rmi --j").contains(&"--json".to_owned()));
     assert!(offered(&program, "xebec rm").contains(&"rmi".to_owned()));
+    // A directory of the host may stand where a volume may.
+    assert!(offered(&program, "xebec run -v /et").contains(&"/etc".to_owned()));
+    // What help hides.
+    assert!(offered(&program, "xebec run --priv").is_empty());
+    assert!(!offered(&program, "xebec com").contains(&"complete".to_owned()));
+    assert!(!offered(&program, "xebec daemon ").contains(&"worker".to_owned()));
 }

@@ -65,7 +65,7 @@ fn standard_error_that_is_gone_changes_nothing() {
     for (arguments, code) in [
         (&["mount", "Not/A/Reference!", "/nosuch"][..], 3),
         (&["--verbose", "--verbose", "daemon", "status"], 3),
-        (&["run", "--nosuch"], 2),
+        (&["run", "--nosuch"], 125),
     ] {
         let whole = program.output(arguments);
         assert_eq!(whole.status.code(), Some(code), "{}", text(&whole.stderr));

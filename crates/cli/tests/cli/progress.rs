@@ -63,3 +63,23 @@ fn what_says_nothing_counts_on_and_what_is_quick_is_not_shown() {
     assert!(shown.contains(&format!("inspect {image} … 2 s")), "{shown:?}");
     assert!(shown.ends_with(ERASE), "{shown:?}");
 }
+
+/// Without a terminal what a registry is waited for is said on request.
+#[test]
+fn what_is_tried_again_is_said_in_a_pipe_to_who_asks_for_it() {
+    let (program, registry) = (Program::new(), registry(Access::Open));
+    let image = format!("{}/team/app:v1", registry.host());
+    registry.inject(
+        When::manifest().times(1),
+        Fault::Status {
+            code: 503,
+            retry_after: None,
+        },
+    );
+    let output = program.output(&["-v", "-v", "inspect", &image]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for part in ["will try again", "HTTP status 503", registry.host().as_str()] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+}

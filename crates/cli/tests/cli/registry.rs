@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
-use xebec_testkit::registry::{Access, FaultyRegistry, Options};
+use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 use xebec_testkit::tar::TarBuilder;
 
 use crate::program::{Program, text};
@@ -150,6 +150,24 @@ fn the_settings_of_registries_are_named_by_their_file() {
     let said = text(&output.stderr);
     assert!(
         said.contains("check its name and port") && !said.contains("plain_http"),
+        "{said}"
+    );
+}
+
+#[test]
+fn one_try_is_counted_as_one() {
+    let (program, registry) = (Program::new(), registry(Access::Open));
+    registry.inject(
+        When::manifest(),
+        Fault::Status {
+            code: 400,
+            retry_after: None,
+        },
+    );
+    let (code, said) = inspect(&program, &registry, "team/app:v1");
+    assert_eq!(code, Some(4), "{said}");
+    assert!(
+        said.contains("HTTP status 400") && said.contains("after 1 try"),
         "{said}"
     );
 }

@@ -18,6 +18,14 @@ fn commands_of(program: &Program, words: &[String]) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// The exit code after a wrong use: 125, as of docker, where any other may be that of what the command runs.
+fn code_of_wrong_use(words: &[&str]) -> i32 {
+    match words {
+        ["run"] | ["exec"] => 125,
+        _ => 2,
+    }
+}
+
 /// The directories are set by variables, as all tests here do it.
 #[test]
 fn no_usage_asks_for_what_a_variable_sets() {
@@ -30,6 +38,7 @@ fn no_usage_asks_for_what_a_variable_sets() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let help = text(&program.output(&[&words[..], &["--help"]].concat()).stdout);
         let usage = help.lines().find(|line| line.starts_with("Usage: "));
+        let code = code_of_wrong_use(&words);
         let mut mistakes = vec![[&words[..], &["--no-such-option"]].concat()];
         // Such a command does nothing without its arguments.
         if usage.unwrap().contains(" <") {
@@ -39,7 +48,7 @@ fn no_usage_asks_for_what_a_variable_sets() {
         for wrong in mistakes {
             let output = program.output(&wrong);
             let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{wrong:?}: {said}");
+            assert_eq!(output.status.code(), Some(code), "{wrong:?}: {said}");
             assert!(said.contains("Usage: xebec "), "{wrong:?}: {said}");
             for option in ["--root", "--run "] {
                 let usage = said.lines().find(|line| line.starts_with("Usage: "));
@@ -54,4 +63,38 @@ fn no_usage_asks_for_what_a_variable_sets() {
     );
     let help = text(&program.output(&["mount", "--help"]).stdout);
     assert!(help.contains("XEBEC_ROOT"), "{help}");
+}
+
+#[test]
+fn what_ends_with_the_code_of_another_program_ends_with_125_by_itself() {
+    let program = Program::new();
+    for (words, code, said) in [
+        // What clap refuses, and what this program refuses.
+        (&["run"][..], 125, "IMAGE"),
+        (&["run", "--nosuch", "image"], 125, "--nosuch"),
+        (&["run", "--privileged", "image"], 125, "--privileged"),
+        (&["run", "--memory", "much", "image"], 125, "much"),
+        (&["run", "--restart", "always", "image"], 125, "--detach"),
+        (
+            &["--quiet", "run", "-d", "--restart", "sometimes", "image"],
+            125,
+            "sometimes",
+        ),
+        (&["exec", "web"], 125, "CMD"),
+        (&["exec", "--nosuch", "web", "true"], 125, "--nosuch"),
+        (&["exec", "web", "true"], 125, "\"web\""),
+        (&["start", "--attach", "web"], 125, "\"web\""),
+        (&["start", "-a", "web", "db"], 125, "one container"),
+        // Others have a code for each kind of failure.
+        (&["start", "web"], 3, "\"web\""),
+        (&["start", "--nosuch", "web"], 2, "--nosuch"),
+        (&["images", "run", "--nosuch"], 2, "run"),
+        (&["--nosuch", "run"], 2, "--nosuch"),
+    ] {
+        let output = program.output(words);
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {told}");
+        assert!(told.contains(said), "{words:?}: {told}");
+    }
+    assert_eq!(program.output(&["run", "--help"]).status.code(), Some(0));
 }

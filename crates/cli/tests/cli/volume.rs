@@ -80,7 +80,7 @@ fn options_of_dockers_that_are_not_there_say_what_to_do() {
         ("--userns=host", "--user"),
     ] {
         let output = program.output(&["run", option, "image"]);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
         assert!(text(&output.stderr).contains(word), "{output:?}");
     }
     for (option, value, word) in [
@@ -93,7 +93,7 @@ fn options_of_dockers_that_are_not_there_say_what_to_do() {
         ("--oom-score-adj", "-2000", "1000"),
     ] {
         let output = program.output(&["run", option, value, "image"]);
-        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
         assert!(text(&output.stderr).contains(word), "{output:?}");
     }
 }

@@ -65,8 +65,6 @@ impl Bundle {
         let attachment = attaching.attachment();
         self.record.network.addresses.clone_from(&attachment.addresses);
         self.record.network.ports.clone_from(&attachment.ports);
-        let ports = attachment.ports.iter().map(ToString::to_string);
-        self.saved.set_ports(ports.collect());
         Ok(self.record.save(&self.dirs.run)?)
     }
 

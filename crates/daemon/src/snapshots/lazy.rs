@@ -201,7 +201,10 @@ impl Layers {
             allowed: Allowed::default(),
             learns: false,
         };
-        match services.mounts.mount(&request, true, order, &quietly()).await? {
+        let report = quietly();
+        // On the heap, as of other requests.
+        let mounted = Box::pin(services.mounts.mount(&request, true, order, &report));
+        match mounted.await? {
             Reply::Mounted(mounted) => Ok(mounted.path),
             _ => Err(Failure::new(FailureKind::Host, "the daemon is ending")),
         }

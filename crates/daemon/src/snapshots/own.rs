@@ -315,7 +315,7 @@ impl Layers {
         let (pulls, proving) = (self.services.pulls.clone(), self.proving.clone());
         let proven = tokio::spawn(async move {
             let _one = proving.lock().await;
-            match pulls.prove_image(&request, &quietly()).await? {
+            match Box::pin(pulls.prove_image(&request, &quietly())).await? {
                 Reply::Proved { layers } => match layers.into_iter().find_map(|layer| layer.problem) {
                     Some(problem) => Err(Failure::new(FailureKind::Integrity, problem)),
                     None => Ok(()),

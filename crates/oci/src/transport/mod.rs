@@ -199,7 +199,8 @@ impl Transport {
         counters: &Counters,
     ) -> Result<Answer, Fault> {
         let namer = endpoint.server.authority.as_str().into();
-        let sent = self.send_as_is(endpoint, ask, counters);
+        // On the heap: each call to a registry holds this future, some of them several times.
+        let sent = Box::pin(self.send_as_is(endpoint, ask, counters));
         names::NAMER.scope(namer, sent).await
     }
 

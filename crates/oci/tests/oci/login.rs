@@ -410,6 +410,20 @@ async fn logins_are_stored_and_removed_and_nothing_else_is_touched() {
 }
 
 #[tokio::test]
+async fn a_login_under_a_url_is_removed_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config.json");
+    // As old tools wrote it. The last one is of one repository.
+    let config = r#"{"auths": {"https://r.example:5000/v2/": {"auth": "dTpw"}, "r.example:5000": {"auth": "dTpw"},
+        "r.example:5000/team": {"auth": "dTpw"}}}"#;
+    std::fs::write(&file, config).unwrap();
+    assert!(stored(&file).remove("r.example:5000").await.unwrap());
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let left: Vec<&String> = json["auths"].as_object().unwrap().keys().collect();
+    assert_eq!(left, ["r.example:5000/team"]);
+}
+
+#[tokio::test]
 async fn logins_go_to_the_helper_that_the_file_names() {
     let directory = tempfile::tempdir().unwrap();
     let vault = directory.path().join("vault");

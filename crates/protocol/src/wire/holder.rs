@@ -127,13 +127,15 @@ mod tests {
             holder("web", 7, 1),
             holder("record-7-2", 7, 2),
             holder("record-8-1", 8, 1),
+            Holder::Directory { path: "/mnt".into() },
         ];
         assert_eq!(
             users(Path::new("/v"), &holders, &[record]),
             [
                 "container web",
                 "record-7-2 (process 7)",
-                "record-8-1 (process 8)"
+                "record-8-1 (process 8)",
+                "the mount on /mnt"
             ]
         );
     }

@@ -46,7 +46,7 @@ pub(super) fn learn_and_merge(world: &World) -> Result<Outcome> {
     let failed = service
         .lab
         .xebec("better", &["run", "--rm", "--learn", tag, "20s"])?;
-    failed.expect(2, &["--probe"])?;
+    failed.expect(125, &["--probe"])?;
     let words = ["run", "--rm", "--learn", "--probe", "log:^never$", tag, "0s"];
     let failed = service.lab.xebec("better", &words)?;
     ensure!(failed.code != 0, "{failed:?}");

@@ -78,7 +78,7 @@ pub(super) fn signed_over_listed(world: &World) -> Result<Outcome> {
     for root in ["victim", "other"] {
         lab.trust_key(root, "ours")?;
         let run = ["run", "--rm", "--require-lazy", &names.digest];
-        lab.xebec(root, &run)?.expect(6, &["named by digest"])?;
+        lab.xebec(root, &run)?.expect(125, &["named by digest"])?;
     }
     lab.try_mount("victim", &names.digest, &["--require-lazy"])?
         .expect(6, &["named by digest"])?;

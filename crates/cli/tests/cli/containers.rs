@@ -1,0 +1,302 @@
+//! Containers as `ps` and `inspect` show them, by what is kept of them.
+
+use std::fs;
+use std::process::Output;
+
+use serde_json::{Value, json};
+use xebec_kernel::process::start_time;
+
+use crate::program::{Program, text};
+
+/// Writes what is kept of a container that has ended, with ports as earlier versions kept them.
+fn keep(program: &Program, name: &str, id: &str) {
+    let directory = program.root().join("containers").join(name);
+    fs::create_dir_all(&directory).unwrap();
+    let saved = json!({
+        "version": 1, "id": id, "image": "registry.lan/app:1", "manifest": format!("sha256:{}", "1".repeat(64)),
+        "command": ["sh", "-c", "exit 3"], "created_ms": 1_000_000, "started_ms": 2_000_000, "finished_ms": 3_000_250,
+        "status": "exited", "exit_code": 3, "reason": null, "oom_killed": false, "restart": "on-failure:4", "restarts": 2,
+        "pause_ms": null, "supervisor": null, "labels": {"tier": "front"}, "detached": true, "stop_signal": 15,
+        "stop_timeout_ms": 10_000, "ports": ["0.0.0.0:8080->80/tcp"], "caller": {},
+    });
+    fs::write(directory.join("container.json"), saved.to_string()).unwrap();
+}
+
+/// Has this process be the container's, so that it runs.
+fn run(program: &Program, name: &str) {
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let started = start_time(pid).unwrap();
+    let port = |host: u16, container: u16| json!({"hostPort": host, "containerPort": container, "protocol": "tcp", "hostIP": "0.0.0.0"});
+    let record = json!({
+        "id": name, "image": "registry.lan/app:1", "pid": pid, "pid_started": started, "has_begun": true,
+        "supervisor": pid, "supervisor_started": started, "runtime": "runc", "view": "/", "state": "/", "rm": false,
+        "network": {
+            "name": "shop",
+            "addresses": {"addresses": ["10.4.0.2/24"], "gateway": "10.4.0.1", "mac": "0a:00:00:00:00:02"},
+            "ports": [port(8000, 8000), port(8001, 8001), port(8002, 8002), port(9000, 80)],
+        },
+        "created": 1000, "command": ["sh", "-c", "exit 3"],
+    });
+    let records = program.run().join("containers");
+    fs::create_dir_all(&records).unwrap();
+    fs::write(records.join(format!("{name}.json")), record.to_string()).unwrap();
+}
+
+/// `web` runs, `db` has ended.
+fn two() -> Program {
+    let program = Program::new();
+    // With the permissions that it wants.
+    program.output(&["ps"]);
+    keep(&program, "db", "ab0000000002");
+    keep(&program, "web", "ab0000000001");
+    run(&program, "web");
+    program
+}
+
+fn json_of(output: &Output) -> Value {
+    let parsed = serde_json::from_slice(&output.stdout);
+    assert!(parsed.is_ok(), "{output:?}");
+    parsed.unwrap()
+}
+
+/// The words of the line that names a container.
+fn row(listed: &str, name: &str) -> String {
+    let of = |line: &&str| line.contains(&format!(" {name} "));
+    listed.lines().find(of).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn published_ports_are_those_of_containers_that_run_and_ranges_are_short() {
+    let program = two();
+    let listed = text(&program.output(&["ps", "-a"]).stdout);
+    let web = row(&listed, "web");
+    let wanted = "0.0.0.0:8000-8002->8000-8002/tcp, 0.0.0.0:9000->80/tcp";
+    assert!(web.ends_with(wanted) && web.contains("Up "), "{listed}");
+    let db = row(&listed, "db");
+    assert!(db.contains("Exited (3)") && !db.contains("8080"), "{listed}");
+    let listed = json_of(&program.output(&["ps", "-a", "--json"]));
+    let of = |name: &str| {
+        let mut all = listed.as_array().into_iter().flatten();
+        let found = all.find(|one| one["name"] == name);
+        found.map(|one| one["ports"].clone()).unwrap_or_default()
+    };
+    assert_eq!(of("web").as_array().map(Vec::len), Some(4), "{listed}");
+    assert_eq!(of("db"), json!([]), "{listed}");
+    let inspected = json_of(&program.output(&["inspect", "db"]));
+    assert_eq!(inspected[0]["ports"], json!([]), "{inspected}");
+}
+
+#[test]
+fn inspect_shows_all_that_are_there_in_the_order_asked_and_names_the_others() {
+    let program = two();
+    let output = program.output(&["inspect", "web", "nosuch", "ab0000000002"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("\"nosuch\"") && said.contains("xebec ps -a"),
+        "{said}"
+    );
+    let shown = json_of(&output);
+    let names: Vec<&Value> = shown.as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["web", "db"]);
+    let one = program.output(&["inspect", "--type", "container", "db"]);
+    assert!(one.status.success());
+    assert_eq!(json_of(&one), json!([shown[1]]));
+    let several = program.output(&["inspect", "--type", "container", "none", "nosuch"]);
+    let said = text(&several.stderr);
+    assert_eq!(
+        (several.status.code(), said.lines().count()),
+        (Some(3), 2),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_format_prints_a_line_for_each_with_dockers_names_and_xebecs() {
+    let program = two();
+    let digest = format!("sha256:{}", "1".repeat(64));
+    for (format, web, db) in [
+        ("{{.State.Status}}", "running", "exited"),
+        ("{{.State.Running}} {{.State.ExitCode}}", "true 0", "false 3"),
+        ("{{.Name}} {{.Id}}", "web ab0000000001", "db ab0000000002"),
+        ("{{.name}} {{.reason}}", "web <no value>", "db <no value>"),
+        (
+            "{{.State.StartedAt}}",
+            "1970-01-01T00:33:20.000Z",
+            "1970-01-01T00:33:20.000Z",
+        ),
+        ("{{.NetworkSettings.IPAddress}}", "10.4.0.2", ""),
+        (
+            "{{json .NetworkSettings.Networks.shop.Gateway}}",
+            "\"10.4.0.1\"",
+            "-",
+        ),
+        (
+            "{{.Path}} {{json .Args}}",
+            "sh [\"-c\",\"exit 3\"]",
+            "sh [\"-c\",\"exit 3\"]",
+        ),
+        (
+            "{{.Config.Image}} {{.Config.Labels}}",
+            "registry.lan/app:1 map[tier:front]",
+            "registry.lan/app:1 map[tier:front]",
+        ),
+        ("{{.Image}}", &digest, &digest),
+        (
+            "{{.HostConfig.RestartPolicy.Name}}:{{.HostConfig.RestartPolicy.MaximumRetryCount}} {{.RestartCount}}",
+            "on-failure:4 2",
+            "on-failure:4 2",
+        ),
+    ] {
+        let names: &[&str] = if db == "-" { &["web"] } else { &["web", "db"] };
+        let output = program.output(&[&["inspect", "-f", format], names].concat());
+        let wanted = if db == "-" {
+            format!("{web}\n")
+        } else {
+            format!("{web}\n{db}\n")
+        };
+        assert_eq!(text(&output.stdout), wanted, "{format}: {output:?}");
+        assert!(output.status.success(), "{format}");
+    }
+    let ports = program.output(&["inspect", "--format", "{{json .NetworkSettings.Ports}}", "web"]);
+    assert_eq!(
+        json_of(&ports)["80/tcp"],
+        json!([{"HostIp": "0.0.0.0", "HostPort": "9000"}])
+    );
+    let lines = text(
+        &program
+            .output(&["inspect", "--format", "json", "web", "db"])
+            .stdout,
+    );
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+}
+
+#[test]
+fn a_format_of_ps_has_the_names_of_its_columns() {
+    let program = two();
+    let format = "{{.ID}} {{.Names}} {{.State}}\\t{{.Ports}}|{{.Labels}}|{{.Networks}}|{{.Command}}";
+    let output = program.output(&["ps", "-a", "--format", format]);
+    let wanted = "ab0000000001 web running\t0.0.0.0:8000-8002->8000-8002/tcp, 0.0.0.0:9000->80/tcp|tier=front|shop|sh -c exit 3\n\
+                  ab0000000002 db exited\t|tier=front||sh -c exit 3\n";
+    let mut lines: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines.join("\n") + "\n", wanted, "{output:?}");
+    let lines = text(&program.output(&["ps", "-a", "--format", "json"]).stdout);
+    let parsed = lines.lines().map(serde_json::from_str::<Value>);
+    let names: Vec<Value> = parsed.map(|line| line.unwrap()["Names"].clone()).collect();
+    assert_eq!(names.len(), 2, "{lines}");
+}
+
+#[test]
+fn formats_that_cannot_be_are_answered_with_what_can() {
+    let program = two();
+    for words in [
+        &["inspect", "--format", "{{range .Args}}{{.}}{{end}}", "web"][..],
+        &["inspect", "--format", "{{.Nosuch}}", "web"],
+        &["ps", "--format", "table {{.Names}}"],
+        &["ps", "--format", "{{.Nosuch}}"],
+        &["volume", "inspect", "--format", "{{if .Name}}x{{end}}", "data"],
+        &["network", "inspect", "-f", "nothing", "bridge"],
+    ] {
+        let output = program.output(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(
+            said.contains("{{.Outer.Inner}}") || said.contains("Names") || said.contains("State"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn volumes_and_networks_are_inspected_in_the_same_way() {
+    let program = Program::new();
+    program.output(&["volume", "create", "data"]);
+    program.output(&["volume", "create", "more"]);
+    let output = program.output(&["volume", "inspect", "data", "nosuch", "more"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(text(&output.stderr).contains("nosuch"), "{output:?}");
+    let shown = json_of(&output);
+    assert_eq!(
+        (&shown[0]["Name"], &shown[1]["Name"]),
+        (&json!("data"), &json!("more"))
+    );
+    let output = program.output(&["volume", "inspect", "-f", "{{.Name}} {{.Driver}}", "data", "more"]);
+    assert_eq!(text(&output.stdout), "data local\nmore local\n");
+    program.output(&["network", "create", "--subnet", "10.77.0.0/24", "shop"]);
+    let output = program.output(&[
+        "network",
+        "inspect",
+        "-f",
+        "{{.name}} {{.subnet}}",
+        "nosuch",
+        "shop",
+    ]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(text(&output.stdout), "shop 10.77.0.0/24\n", "{output:?}");
+}
+
+/// A container on a view that no daemon guarded for a time.
+#[test]
+fn what_may_have_read_zeros_is_shown() {
+    let program = two();
+    let namespace = fs::read_link("/proc/self/ns/mnt").unwrap();
+    let suspects = json!([{
+        "view": "v", "reference": "registry.lan/app:1", "layers": [], "mounts": [], "namespaces": [namespace],
+    }]);
+    fs::write(program.run().join("suspects.json"), suspects.to_string()).unwrap();
+    let output = program.output(&["ps", "-a"]);
+    let listed = text(&output.stdout);
+    assert!(
+        row(&listed, "web").contains(" (may have read zeros) "),
+        "{listed}"
+    );
+    assert!(!row(&listed, "db").contains("zeros"), "{listed}");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("xebec restart web") && !said.contains("db"),
+        "{said}"
+    );
+    let listed = json_of(&program.output(&["ps", "-a", "--json"]));
+    let zeros = |listed: &Value, at: usize| listed[at]["may_have_read_zeros"].clone();
+    let web = usize::from(listed[0]["name"] != "web");
+    assert_eq!(zeros(&listed, web), json!(true), "{listed}");
+    assert_eq!(zeros(&listed, 1 - web), json!(false), "{listed}");
+    let shown = json_of(&program.output(&["inspect", "web", "db"]));
+    assert_eq!((zeros(&shown, 0), zeros(&shown, 1)), (json!(true), json!(false)));
+}
+
+#[test]
+fn what_is_not_there_and_what_does_not_run_have_one_code_for_all_commands() {
+    let program = two();
+    let commands: &[&[&str]] = &[
+        &["cp", "NAME:/etc", "."],
+        &["cp", ".", "NAME:/etc"],
+        &["top", "NAME"],
+        &["stats", "--no-stream", "NAME"],
+        &["pause", "NAME"],
+        &["unpause", "NAME"],
+        &["kill", "NAME"],
+        &["exec", "NAME", "true"],
+    ];
+    for command in commands {
+        for name in ["nosuch", "db"] {
+            let words: Vec<String> = command.iter().map(|word| word.replace("NAME", name)).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let output = program.output(&words);
+            let said = text(&output.stderr);
+            // Any other code of `exec` may be its command's.
+            let code = if name == "nosuch" && command[0] != "exec" {
+                3
+            } else {
+                125
+            };
+            assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+            assert!(said.contains(name), "{words:?}: {said}");
+        }
+    }
+    for command in ["stop", "wait", "logs", "inspect", "rm", "start", "restart"] {
+        let output = program.output(&[command, "nosuch"]);
+        assert_eq!(output.status.code(), Some(3), "{command}: {output:?}");
+    }
+}
