@@ -35,6 +35,10 @@ package: setup-build ## make the Debian package and the container image, in out/
 demo: setup-demo ## start nginx in four ways (full pull, lazily, warm, recorded) on two networks, and compare
 	@scripts/demo.sh
 
+.PHONY: demo-registry
+demo-registry: setup-demo ## start a registry, push nginx, start it lazily; the same for an image that comes through from another registry
+	@scripts/demo-registry.sh
+
 .PHONY: test
 test: setup-test ## run everything that CI runs
 	@scripts/test.sh all

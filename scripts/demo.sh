@@ -13,6 +13,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 source "$XEBEC_TOP/scripts/registry.sh"
+source "$XEBEC_TOP/scripts/demo-steps.sh"
 cd "$XEBEC_TOP"
 
 DEMO_MBIT=${DEMO_MBIT:-0 100}
@@ -21,29 +22,8 @@ HOST=10.88.0.1 SERVER=10.88.0.2
 # How often the service is run to be recorded: it does not read the same each time.
 RUNS_RECORDED=3
 
-now_ms() { local t=${EPOCHREALTIME/[.,]/}; echo $((t / 1000)); }
-
-# step TEXT COMMAND…: runs it, telling what happens and how long it took; its output is shown if it fails.
-step() {
-    local text=$1 start log=$scratch/step.log
-    shift
-    printf '  %-66s' "$text"
-    start=$(now_ms)
-    if ! "$@" >"$log" 2>&1; then
-        printf 'FAILED\n'
-        tail -n 30 "$log" >&2
-        exit 1
-    fi
-    STEP_MS=$(($(now_ms) - start))
-    printf '%6s ms\n' "$STEP_MS"
-}
-
-# The image is built beside the binary: the one waits for the network, the other for the processor.
 prepare() {
-    [[ $(id -u) -eq 0 ]] || {
-        echo "demo: must run as root (it mounts and starts containers): sudo make demo" >&2
-        exit 1
-    }
+    need_root demo
     local rate
     for rate in $DEMO_MBIT; do
         [[ $rate =~ ^[0-9]{1,6}$ ]] || {
@@ -51,40 +31,7 @@ prepare() {
             exit 2
         }
     done
-    local started=$SECONDS images
-    echo "Preparing: the image (from Debian packages) and the program; on two idle processors about five minutes" >&2
-    scripts/images/build.sh nginx &
-    images=$!
-    # Where a release was built before, it is the quicker one.
-    local profile=demo
-    [[ ! -d $CARGO_TARGET_DIR/$XEBEC_TARGET/release ]] || profile=release
-    XEBEC_BIN=$(XEBEC_PROFILE=$profile scripts/release.sh) || {
-        kill "$images" 2>/dev/null || true
-        exit 1
-    }
-    export XEBEC_BIN
-    wait "$images"
-    echo "Prepared in $((SECONDS - started)) s (profile \"$profile\" of Cargo.toml)" >&2
-}
-
-# Once more, inside namespaces of its own, which end with this script even if it is killed. If it is interrupted, all that it has
-# started is killed.
-enter_namespaces() {
-    scratch=$(mktemp -d "${TMPDIR:-/var/tmp}/xebec-demo.XXXXXX")
-    export scratch
-    setpriv --pdeathsig KILL unshare --net --mount --propagation private --pid --fork --kill-child --mount-proc \
-        "${BASH_SOURCE[0]}" --inside &
-    local child=$! status=0
-    trap 'kill -KILL "$child"' INT TERM HUP
-    # Interrupted by a signal, it returns before the child has ended.
-    wait "$child" || status=$?
-    wait "$child" 2>/dev/null || true
-    # What was killed may take a moment to end.
-    for _ in {1..50}; do
-        rm -rf --one-file-system "$scratch" 2>/dev/null && break
-        sleep 0.1
-    done
-    exit "$status"
+    build_demo no nginx
 }
 
 # The registry is at the other end of a cable.
@@ -258,5 +205,5 @@ if [[ ${1:-} == --inside ]]; then
     inside
 else
     prepare
-    enter_namespaces
+    enter_namespaces "${BASH_SOURCE[0]}" --net
 fi
