@@ -190,7 +190,7 @@ fn signed(world: &World) -> Result<Outcome> {
     wait_for_index(&registry, "app", &image)?;
     let reference = format!("{}/app@{}", registry.address, image.manifest.digest);
     lab.try_mount("stranger", &reference, &["--require-lazy"])?
-        .expect(5, &[])?;
+        .expect(6, &["sign"])?;
     let public = lab.path("registry.pub");
     let trust = format!(
         "[[key]]\nname = \"registry\"\nfile = \"{}\"\nrepositories = [\"{}/**\"]\n",
