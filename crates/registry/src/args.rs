@@ -38,6 +38,16 @@ pub(crate) enum Command {
     Gc(Collect),
     /// Add, change, remove and list the users of an htpasswd file.
     User(Users),
+    /// Print a completion script for a shell.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages into a directory.
+    Man {
+        /// The directory.
+        dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -149,6 +159,24 @@ mod tests {
         };
         assert_eq!(serve.listen, [":5000"]);
         assert_eq!(serve.place.root, Some(PathBuf::from("/r")));
+    }
+
+    #[test]
+    fn each_command_has_a_man_page_and_is_completed() {
+        let directory = tempfile::tempdir().unwrap();
+        crate::paperwork::man(directory.path()).unwrap();
+        let script = crate::paperwork::completion(clap_complete::Shell::Bash);
+        let mut command = Cli::command();
+        command.build();
+        for command in command.get_subcommands() {
+            let name = command.get_name();
+            assert!(script.contains(&format!(",{name})\n")), "{name}: {script}");
+            if name != "help" {
+                let page = directory.path().join(format!("xebec-registry-{name}.1"));
+                let page = std::fs::read_to_string(page).unwrap();
+                assert!(page.contains(".SH SYNOPSIS"), "{name}: {page}");
+            }
+        }
     }
 
     #[test]

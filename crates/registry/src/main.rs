@@ -9,6 +9,7 @@ mod print;
 mod args;
 mod collect;
 mod logging;
+mod paperwork;
 mod serve;
 mod users;
 
@@ -26,6 +27,11 @@ fn main() -> ExitCode {
         Command::CheckConfig { file } => check(&file),
         Command::Gc(args) => collect::collect(&args, cli.verbose),
         Command::User(args) => users::carry_out(&args),
+        Command::Completion { shell } => {
+            out!("{}", paperwork::completion(shell));
+            Ok(())
+        }
+        Command::Man { dir } => paperwork::man(&dir),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
