@@ -28,3 +28,26 @@ pub(crate) fn man(directory: &Path) -> anyhow::Result<()> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_has_a_man_page_and_is_completed() {
+        let directory = tempfile::tempdir().unwrap();
+        man(directory.path()).unwrap();
+        let script = completion(clap_complete::Shell::Bash);
+        let mut command = Cli::command();
+        command.build();
+        for command in command.get_subcommands() {
+            let name = command.get_name();
+            assert!(script.contains(&format!(",{name})\n")), "{name}: {script}");
+            if name != "help" {
+                let page = directory.path().join(format!("xebec-registry-{name}.1"));
+                let page = std::fs::read_to_string(page).unwrap();
+                assert!(page.contains(".SH SYNOPSIS"), "{name}: {page}");
+            }
+        }
+    }
+}

@@ -323,6 +323,19 @@ mod tests {
     }
 
     #[test]
+    fn the_files_of_the_manifests_are_right() {
+        let alone = include_str!("../../../../packaging/kubernetes/registry/registry.toml");
+        let nodes = include_str!("../../../../packaging/kubernetes/registry-nodes/registry.toml");
+        let environment = |name: &str| Some(format!("postgres://{name}@localhost/x"));
+        for text in [alone, nodes] {
+            let config = Config::parse(text, Path::new("r.toml"), &environment).unwrap();
+            assert!(config.auth.is_some());
+            // The pods have two minutes, of which five seconds pass before they are told.
+            assert!(config.server.drain < Duration::from_secs(110));
+        }
+    }
+
+    #[test]
     fn errors_name_the_line() {
         let error = |text: &str| parse(text).unwrap_err();
         let at = |text: &str, line: usize, part: &str| {
