@@ -8,6 +8,7 @@
 )]
 
 mod auth;
+mod commands;
 mod connections;
 mod hostile;
 mod images;

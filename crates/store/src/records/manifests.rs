@@ -95,7 +95,9 @@ fn write(
     now: u64,
 ) -> Result<(), DatabaseError> {
     tx.execute(
-        "INSERT INTO manifest_contents (digest, content) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING",
+        // Those that a scrub found damaged are mended so.
+        "INSERT INTO manifest_contents (digest, content) VALUES ($1, $2)
+         ON CONFLICT (digest) DO UPDATE SET content = excluded.content WHERE manifest_contents.content <> excluded.content",
         &[(&new.digest).into(), new.content.to_vec().into()],
     )?;
     let annotations = serde_json::to_string(&new.annotations)
