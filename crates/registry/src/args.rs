@@ -39,7 +39,7 @@ pub(crate) enum Command {
         /// The file.
         file: PathBuf,
     },
-    /// Collect what nothing refers to; a registry that serves meanwhile is not disturbed.
+    /// Delete what the rules let go (retention, copies of upstreams), then collect what nothing refers to; also while a registry serves.
     Gc(Collect),
     /// Read everything again, compare it with its digest, and mend what is wrong; also while a registry serves.
     Scrub(Scrub),
@@ -145,7 +145,7 @@ pub(crate) struct Serve {
 pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Say what would be deleted, and how much; delete nothing.
+    /// Say what would be deleted, by which rule, and how much; delete nothing.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

@@ -278,6 +278,7 @@ fn manifest(content: &str) -> NewManifest {
         artifact_type: None,
         annotations: std::collections::BTreeMap::new(),
         immutable: Vec::new(),
+        is_pushed: true,
     }
 }
 

@@ -20,5 +20,6 @@ mod policy;
 mod protected;
 mod running;
 mod telling;
+mod upkeep;
 mod uploads;
 mod upstream;
