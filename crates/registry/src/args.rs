@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Backup(Backup),
     /// Restore a backup to an empty directory, and compare all of it with its digests.
     Restore(Restore),
+    /// Say whether everything works that this registry needs, with the cause and the next step of what does not.
+    Doctor(Doctor),
     /// Add, change, remove and list the users of an htpasswd file.
     User(Users),
     /// Print a completion script for a shell.
@@ -200,6 +202,21 @@ registry in the directory, and the exit code is 3.")]
 pub(crate) struct Restore {
     /// The directory of the backup.
     pub(crate) backup: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry doctor --config /etc/xebec-registry.toml
+
+It looks at the configuration, the directory, its room, the clock, the database, the objects, the addresses, the certificate, the
+upstreams with their logins, and the keys of those who issue tokens. The exit code is 1 if something does not work. The database is opened
+as `serve` opens it: its schema is brought up to date.")]
+pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) place: Place,
     /// Report as JSON.

@@ -9,6 +9,7 @@ mod print;
 mod args;
 mod backup;
 mod collect;
+mod doctor;
 mod logging;
 mod paperwork;
 mod progress;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Scrub(args) => scrub::scrub(&args, cli.verbose),
         Command::Backup(args) => backup::backup(&args, cli.verbose),
         Command::Restore(args) => backup::restore(&args, cli.verbose),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::User(args) => well(users::carry_out(&args)),
         Command::Completion { shell } => {
             out!("{}", paperwork::completion(shell));

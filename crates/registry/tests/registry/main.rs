@@ -10,6 +10,7 @@
 mod auth;
 mod commands;
 mod connections;
+mod doctor;
 mod hostile;
 mod images;
 mod indexing;
