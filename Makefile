@@ -28,8 +28,8 @@ release: setup-build ## build the release binary: one static file
 	@scripts/release.sh
 
 .PHONY: package
-package: setup-build ## make the Debian package and the container image, in out/
-	@scripts/package.sh deb; scripts/package.sh container
+package: setup-build ## make the Debian packages and the container images of xebec and xebec-registry, in out/
+	@scripts/package.sh deb; scripts/package.sh container; scripts/package.sh registry-deb; scripts/package.sh registry-container
 
 .PHONY: demo
 demo: setup-demo ## start nginx in four ways (full pull, lazily, warm, recorded) on two networks, and compare

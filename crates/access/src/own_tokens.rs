@@ -4,12 +4,14 @@
 //! share it. An access token carries what was granted, for minutes. A refresh token carries who it is for, and a mark of the
 //! password that was given for it: it counts no more once the password has changed or the user has gone.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use rustix::process::geteuid;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::Serialize;
@@ -48,7 +50,9 @@ pub enum KeyError {
         cause: std::io::Error,
     },
     /// Others may read it.
-    #[error("the key of this registry's tokens, {0}, may be read by others; run `chmod 600` on it")]
+    #[error(
+        "the key of this registry's tokens, {0}, may be read by others; run `chmod 600` on it, or have it be root's and its group's (0640)"
+    )]
     Open(PathBuf),
     /// It is none.
     #[error("{0} holds no Ed25519 key in PKCS #8 PEM; remove the file, and the next start makes a new key")]
@@ -90,18 +94,24 @@ impl OwnTokens {
             path: path.to_owned(),
             cause,
         };
-        // Of two nodes that start at once, one makes the key.
-        let _lock = lock::lock_file(&path.with_extension("lock"), 0o600).map_err(failed)?;
-        let pem = match file::read_limited(path, MAX_KEY) {
-            Ok(pem) => pem,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let pem = new_key()?;
-                file::write_privately(path, &pem).map_err(failed)?;
-                pem
+        // A key that somebody else has put there, such as Kubernetes, may be in a directory where nothing can be written.
+        let pem = match read(path).map_err(failed)? {
+            Some(pem) => pem,
+            None => {
+                // Of two nodes that start at once, one makes the key.
+                let _lock = lock::lock_file(&path.with_extension("lock"), 0o600).map_err(failed)?;
+                match read(path).map_err(failed)? {
+                    Some(pem) => pem,
+                    None => {
+                        let pem = new_key()?;
+                        file::write_privately(path, &pem).map_err(failed)?;
+                        pem
+                    }
+                }
             }
-            Err(error) => return Err(failed(error)),
         };
-        if may_be_read_by_others(path).map_err(failed)? {
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        if may_be_read_by_others(metadata.mode(), metadata.uid(), geteuid().as_raw()) {
             return Err(KeyError::Open(path.to_owned()));
         }
         let unsound = || KeyError::Unsound(path.to_owned());
@@ -231,7 +241,56 @@ fn new_key() -> Result<Vec<u8>, KeyError> {
     Ok(pem.into_bytes())
 }
 
-fn may_be_read_by_others(path: &Path) -> std::io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt as _;
-    Ok(std::fs::metadata(path)?.permissions().mode() & 0o077 != 0)
+/// The file at `path`; `None` if there is none.
+fn read(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    match file::read_limited(path, MAX_KEY) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether users besides `reader` may read a file of `owner`. Root's file is for the group to read that the reader is in: Kubernetes and
+/// service managers hand over secrets in that way.
+fn may_be_read_by_others(mode: u32, owner: u32, reader: u32) -> bool {
+    let is_handed_over = owner == 0 && reader != 0;
+    let forbidden = if is_handed_over { 0o037 } else { 0o077 };
+    mode & forbidden != 0
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_for_one_user_or_handed_over_by_root() {
+        for (mode, owner, reader, is_open) in [
+            (0o600, 7, 7, false),
+            (0o640, 7, 7, true),
+            (0o604, 7, 7, true),
+            (0o440, 0, 7, false),
+            (0o640, 0, 7, false),
+            (0o660, 0, 7, true),
+            (0o444, 0, 7, true),
+            (0o600, 0, 0, false),
+            (0o640, 0, 0, true),
+        ] {
+            assert_eq!(
+                may_be_read_by_others(mode, owner, reader),
+                is_open,
+                "{mode:o} of {owner} for {reader}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_beside_a_key_that_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token-key.pem");
+        file::write_privately(&path, &new_key().unwrap()).unwrap();
+        OwnTokens::open(&path).unwrap();
+        let entries = std::fs::read_dir(directory.path()).unwrap();
+        assert_eq!(entries.count(), 1);
+    }
 }

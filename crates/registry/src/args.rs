@@ -3,13 +3,18 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use xebec_kernel::size::Bytes;
+use xebec_settings::period::Period;
 
 const EXAMPLES: &str = "Examples:
   xebec-registry serve --listen :5000 --root /var/lib/xebec-registry
   xebec-registry serve --config /etc/xebec-registry.toml
   xebec-registry check-config /etc/xebec-registry.toml
   xebec-registry gc --dry-run --config /etc/xebec-registry.toml
+  xebec-registry backup /backup/registry --config /etc/xebec-registry.toml
   xebec-registry user add anna --config /etc/xebec-registry.toml
+
+Exit codes: 0, all is well; 1, an error; 2, the command line is wrong; 3, something that is kept is damaged or missing.
 
 A configuration with every key and its meaning is docs/registry.toml.";
 
@@ -34,10 +39,28 @@ pub(crate) enum Command {
         /// The file.
         file: PathBuf,
     },
-    /// Collect what nothing refers to; a registry that serves meanwhile is not disturbed.
+    /// Delete what the rules let go (retention, copies of upstreams), then collect what nothing refers to; also while a registry serves.
     Gc(Collect),
+    /// Read everything again, compare it with its digest, and mend what is wrong; also while a registry serves.
+    Scrub(Scrub),
+    /// Copy everything to a directory, also while a registry serves.
+    Backup(Backup),
+    /// Restore a backup to an empty directory, and compare all of it with its digests.
+    Restore(Restore),
+    /// Say whether everything works that this registry needs, with the cause and the next step of what does not.
+    Doctor(Doctor),
     /// Add, change, remove and list the users of an htpasswd file.
     User(Users),
+    /// Print a completion script for a shell.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages into a directory.
+    Man {
+        /// The directory.
+        dir: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -124,9 +147,81 @@ pub(crate) struct Serve {
 pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Say what would be deleted, and how much; delete nothing.
+    /// Say what would be deleted, by which rule, and how much; delete nothing.
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry scrub --rate 50m --config /etc/xebec-registry.toml
+  xebec-registry scrub --not-within 7d --root /var/lib/xebec-registry
+
+A blob with wrong bytes counts as absent from then on. One of an upstream's image is fetched again at once; any other is mended by the
+next push of an image that has it. The exit code is 3 while something is damaged.")]
+pub(crate) struct Scrub {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Read so many bytes a second at most, as 50m.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) rate: Option<Bytes>,
+    /// Leave out blobs that were read within this time, as 7d: so a scrub that was ended goes on.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) not_within: Option<Period>,
+    /// Only report: fetch nothing from upstreams.
+    #[arg(long)]
+    pub(crate) no_mend: bool,
+    /// Report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry backup /backup/registry --config /etc/xebec-registry.toml
+
+An earlier backup in the same directory is brought up to date: what it has already is not copied again. On the file system of the
+registry, files are linked instead of copied: that guards against deletion, and not against a broken disk.
+The configuration, the htpasswd file and the token key are not in it.")]
+pub(crate) struct Backup {
+    /// The directory for the backup. It is made if it is missing.
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry restore /backup/registry --root /var/lib/xebec-registry
+
+A restore that was broken off is begun again by the same command. If something in the backup is damaged, it is listed, there is no
+registry in the directory, and the exit code is 3.")]
+pub(crate) struct Restore {
+    /// The directory of the backup.
+    pub(crate) backup: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry doctor --config /etc/xebec-registry.toml
+
+It looks at the configuration, the directory, its room, the clock, the database, the objects, the addresses, the certificate, the
+upstreams with their logins, and the keys of those who issue tokens. The exit code is 1 if something does not work. The database is opened
+as `serve` opens it: its schema is brought up to date.")]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[cfg(test)]

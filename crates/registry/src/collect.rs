@@ -1,8 +1,11 @@
 //! `xebec-registry gc`.
+//!
+//! A dry run of the collection counts what nothing refers to now, not what will be so once the rules have let something go.
 
-use anyhow::Context as _;
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_kernel::size;
 use xebec_registry::config::LogFormat;
+use xebec_registry::upkeep::{Gone, Thing, Upkeep};
 use xebec_store::{CollectOptions, Collected, Store};
 
 use crate::args::Collect;
@@ -12,13 +15,13 @@ use crate::logging;
 pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
     let config = crate::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .context("cannot start the program's threads")?;
-    runtime.block_on(async {
+    crate::runtime()?.block_on(async {
         let store = Store::open(&config.store).await?;
+        let mut report_gone = |gone: &Gone| say(gone, args.dry_run);
+        let upkeep = Upkeep::new(&store, &config);
+        upkeep
+            .run(args.dry_run, milliseconds_since_1970(), &mut report_gone)
+            .await?;
         let options = CollectOptions {
             dry_run: args.dry_run,
         };
@@ -26,6 +29,28 @@ pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
         report(&collected, args.dry_run);
         Ok(())
     })
+}
+
+/// What goes, or would go, and why.
+fn say(gone: &Gone, dry_run: bool) {
+    let Gone {
+        repository,
+        what,
+        digest,
+        why,
+    } = gone;
+    let verb = if dry_run { "would go" } else { "is gone" };
+    match what {
+        Thing::Tag(tag) => outln!("{repository}:{tag} ({digest}) {verb}: {why}"),
+        Thing::Manifest => outln!("{repository}@{digest} {verb}: {why}"),
+        Thing::Copy { tags, manifests } => {
+            let name = match tags.as_slice() {
+                [] => format!("{repository}@{digest}"),
+                tags => format!("{repository}:{}", tags.join(",")),
+            };
+            outln!("{name} with {manifests} manifests {verb}: {why}");
+        }
+    }
 }
 
 /// What was done, or would be, a line for each kind of thing.

@@ -6,6 +6,7 @@
 //! * [`events`]: what happened, for those who are told of it.
 //! * [`audit`], [`webhooks`]: what was done by whom, written down and told to others.
 //! * [`policy`]: what stays, what goes, and how much there may be; [`mode_file`]: whether anything may be written now.
+//! * [`upkeep`]: what the rules let go is deleted, before each collection.
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`page`]: what is here, for people.
 //!
@@ -27,4 +28,5 @@ pub mod request;
 pub mod route;
 pub mod server;
 pub mod state;
+pub mod upkeep;
 pub mod webhooks;

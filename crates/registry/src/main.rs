@@ -7,13 +7,19 @@
 mod print;
 
 mod args;
+mod backup;
 mod collect;
+mod doctor;
 mod logging;
+mod paperwork;
+mod progress;
+mod scrub;
 mod serve;
 mod users;
 
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Parser as _;
 use xebec_registry::config::{Config, ConfigError};
 
@@ -21,19 +27,39 @@ use crate::args::{Cli, Command, Place};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let well = |outcome: anyhow::Result<()>| outcome.map(|()| ExitCode::SUCCESS);
     let outcome = match cli.command {
-        Command::Serve(args) => serve::serve(&args, cli.verbose),
-        Command::CheckConfig { file } => check(&file),
-        Command::Gc(args) => collect::collect(&args, cli.verbose),
-        Command::User(args) => users::carry_out(&args),
+        Command::Serve(args) => well(serve::serve(&args, cli.verbose)),
+        Command::CheckConfig { file } => well(check(&file)),
+        Command::Gc(args) => well(collect::collect(&args, cli.verbose)),
+        Command::Scrub(args) => scrub::scrub(&args, cli.verbose),
+        Command::Backup(args) => backup::backup(&args, cli.verbose),
+        Command::Restore(args) => backup::restore(&args, cli.verbose),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::User(args) => well(users::carry_out(&args)),
+        Command::Completion { shell } => {
+            out!("{}", paperwork::completion(shell));
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { dir } => well(paperwork::man(&dir)),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             errln!("xebec-registry: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Of a command that has found something damaged or missing in what is kept.
+const DAMAGED: u8 = 3;
+
+/// Threads for a command that does one thing.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_all().build();
+    runtime.context("cannot start the program's threads")
 }
 
 /// The configuration, with what the command line says instead.

@@ -193,4 +193,39 @@ mod tests {
                 .contains("xebec_registry_requests_under_way 0")
         );
     }
+
+    /// Names of figures in a text, with the labels that follow each name where there are any.
+    fn names(text: &str) -> std::collections::BTreeSet<&str> {
+        let is_other = |character: char| !character.is_ascii_alphanumeric() && character != '_';
+        text.split(is_other)
+            .filter(|word| word.starts_with("xebec_registry_"))
+            .collect()
+    }
+
+    #[test]
+    fn the_dashboard_shows_figures_that_there_are() {
+        let metrics = Metrics::new();
+        metrics.answered("blob", "GET", 200, Duration::from_millis(3));
+        metrics.refused("connections");
+        let text = metrics.text().unwrap();
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let samples = samples.join("\n");
+        let exported = names(&samples);
+        let dashboard = include_str!("../../../packaging/grafana/xebec-registry.json");
+        let parsed: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let shown = names(dashboard);
+        assert!(
+            shown.len() > 5 && parsed["panels"].as_array().unwrap().len() > 5,
+            "{shown:?}"
+        );
+        let unknown: Vec<&&str> = shown.difference(&exported).collect();
+        assert!(unknown.is_empty(), "{unknown:?} are not among {exported:?}");
+        for label in ["kind", "status", "reason", "version"] {
+            assert!(dashboard.contains(&format!("{{{{{label}}}}}")), "{label}");
+            assert!(
+                samples.contains(&format!("{label}=\"")),
+                "{label} is no label of {text}"
+            );
+        }
+    }
 }

@@ -11,6 +11,13 @@ macro_rules! outln {
     };
 }
 
+/// Prints text on standard output as it is.
+macro_rules! out {
+    ($($argument:tt)*) => {
+        $crate::print::whole(format_args!($($argument)*))
+    };
+}
+
 /// Prints a line on standard error.
 macro_rules! errln {
     ($($argument:tt)*) => {
@@ -21,6 +28,11 @@ macro_rules! errln {
 /// Behind `outln!`.
 pub(crate) fn out(text: fmt::Arguments<'_>) {
     let _ = io::stdout().lock().write_all(format!("{text}\n").as_bytes());
+}
+
+/// Behind `out!`.
+pub(crate) fn whole(text: fmt::Arguments<'_>) {
+    let _ = io::stdout().lock().write_all(text.to_string().as_bytes());
 }
 
 /// Behind `errln!`.

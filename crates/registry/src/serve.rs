@@ -8,13 +8,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use xebec_access::Guard;
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_registry::audit::Audit;
 use xebec_registry::config::Config;
 use xebec_registry::indexing::Indexer;
 use xebec_registry::mode_file::ModeFile;
+use xebec_registry::policy::mode::Serving;
 use xebec_registry::policy::quota::Quotas;
 use xebec_registry::server::{Server, TlsSettings};
 use xebec_registry::state::Registry;
+use xebec_registry::upkeep::{Gone, Tidied, Upkeep};
 use xebec_registry::webhooks::Webhooks;
 use xebec_store::{CollectOptions, Store};
 use xebec_upstream::Upstreams;
@@ -58,7 +61,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
     registry.quotas = Quotas::new(config.quotas.clone());
     registry.mode = ModeFile::new(config.store.root.join("mode"), config.mode.clone());
     protect(&mut registry, &config)?;
-    let server = Server::listen(Arc::new(registry), config.server.clone()).await?;
+    let registry = Arc::new(registry);
+    let server = Server::listen(registry.clone(), config.server.clone()).await?;
     let scheme = if server.is_safe() { "https" } else { "http" };
     for address in server.addresses() {
         tracing::info!(version = env!("CARGO_PKG_VERSION"), root = %config.store.root.display(), "serving at {scheme}://{address}");
@@ -66,7 +70,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let reload = server.reloader();
     tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, reload));
     if !config.collect_every.is_zero() {
-        tokio::spawn(collect(store.clone(), config.collect_every));
+        let upkeep = Upkeep::new(&store, &config);
+        tokio::spawn(collect(registry, upkeep, config.collect_every));
     }
     tokio::spawn(write_pulls(store.clone()));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -149,14 +154,35 @@ async fn write_pulls(store: Store) {
     }
 }
 
-/// Collects what nothing refers to, each time after a pause.
-async fn collect(store: Store, every: Duration) {
+/// Deletes what the rules let go and collects what nothing refers to, each time after a pause.
+async fn collect(registry: Arc<Registry>, upkeep: Upkeep, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
-        match store.collect(&CollectOptions::default()).await {
+        tidy(&registry, &upkeep).await;
+        match registry.store.collect(&CollectOptions::default()).await {
             Ok(collected) => tracing::info!(?collected, "collected what nothing refers to"),
             Err(error) => tracing::error!("collecting what nothing refers to: {error}"),
         }
+    }
+}
+
+/// Deletes what the rules let go, unless nothing is to be written now.
+async fn tidy(registry: &Registry, upkeep: &Upkeep) {
+    if registry.mode.now().serving != Serving::Normal {
+        return;
+    }
+    let mut report = |gone: &Gone| {
+        let (repository, digest, why) = (&gone.repository, &gone.digest, &gone.why);
+        tracing::info!(repository, digest, what = ?gone.what, "deleted: {why}");
+    };
+    let tidied = match registry.store.write_pulls().await {
+        Ok(()) => upkeep.run(false, milliseconds_since_1970(), &mut report).await,
+        Err(error) => Err(error),
+    };
+    match tidied {
+        Ok(tidied) if tidied != Tidied::default() => tracing::info!(?tidied, "deleted what the rules let go"),
+        Ok(_) => {}
+        Err(error) => tracing::error!("deleting what the rules let go: {error}"),
     }
 }
 

@@ -45,8 +45,8 @@ pub use self::database::DatabaseError;
 pub use self::digest::{Algorithm, Digest, Hasher, InvalidDigest};
 pub use self::error::{AppendError, Result, StoreError};
 pub use self::model::{
-    Blob, IndexingProblem, IndexingTask, LayerOutcome, Manifest, NewManifest, Page, PutManifest, Reference,
-    ReferenceKind, Referrer, TagRecord, Usage,
+    Blob, Holding, IndexingProblem, IndexingTask, LayerOutcome, Manifest, NewManifest, Page, PutManifest,
+    Reference, ReferenceKind, Referrer, TagRecord, Unused, Usage,
 };
 pub use self::name::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
 pub use self::objects::BlobReader;

@@ -74,6 +74,8 @@ pub struct NewManifest {
     pub annotations: BTreeMap<String, String>,
     /// Of the tags that are to name it, those that may not be moved: if one names another manifest, nothing is written.
     pub immutable: Vec<Tag>,
+    /// Whether a client pushed it. Otherwise it came from an upstream, or the registry made it, and it may be had again.
+    pub is_pushed: bool,
 }
 
 /// What a push of a manifest changed.
@@ -202,6 +204,39 @@ pub enum LayerOutcome {
     Made(String),
     /// There can be none; why, for people.
     Problem(String),
+}
+
+/// A manifest of a repository, with what decides whether it stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Its digest.
+    pub digest: Digest,
+    /// How many bytes it has.
+    pub size: u64,
+    /// The manifest that it refers to.
+    pub subject: Option<Digest>,
+    /// When it came to this repository first, in milliseconds since 1970.
+    pub created: u64,
+    /// When a client pushed it last; 0: it came from an upstream, or the registry made it.
+    pub pushed: u64,
+    /// When it was pulled last, as far as was noted; 0: never.
+    pub pulled: u64,
+    /// The manifests that it lists.
+    pub children: Vec<Digest>,
+    /// The blobs that it names and the repository has, and their sizes.
+    pub blobs: Vec<(Digest, u64)>,
+}
+
+/// Manifests of a repository that are to go, if this still holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unused {
+    /// Those that go together.
+    pub manifests: Vec<Digest>,
+    /// Nobody has pushed or pulled one of them after this time, in milliseconds since 1970.
+    pub since: u64,
+    /// They are copies of an upstream's: their tags go with them, and one that a client has pushed is none. Otherwise, no tag names
+    /// them.
+    pub is_copy: bool,
 }
 
 /// An upload under way.

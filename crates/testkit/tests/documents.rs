@@ -73,9 +73,76 @@ fn what_documents_refer_to_is_there() {
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
+/// Names of tests in backquotes: of functions, and of end-to-end cases by their topic, `registry/restart`.
+fn named_tests(text: &str) -> Vec<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let plain = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit();
+    quoted
+        .filter(|quoted| quoted.matches('_').count() >= 1 || quoted.starts_with("registry/"))
+        .filter(|quoted| {
+            quoted
+                .chars()
+                .all(|character| plain(character) || "_/-".contains(character))
+        })
+        .collect()
+}
+
+/// Appends what all sources in a folder say.
+fn read_sources(folder: &Path, into: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read_sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push_str(&fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn tests_that_answer_complaints_are_there() {
+    let text = fs::read_to_string(top().join("docs/registry.md")).unwrap();
+    let (_, rest) = text.split_once("## Twenty complaints").unwrap();
+    let table: Vec<&str> = rest
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .take(22)
+        .collect();
+    assert!(
+        table[1].starts_with("| ---") && table[21].starts_with("| 20. "),
+        "{table:#?}"
+    );
+    let mut sources = String::new();
+    for folder in [
+        "crates/registry",
+        "crates/store",
+        "crates/access",
+        "crates/upstream",
+        "tests/src",
+    ] {
+        read_sources(&top().join(folder), &mut sources);
+    }
+    for row in &table[2..] {
+        let shown = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let names = named_tests(shown);
+        assert!(!names.is_empty() || shown == "no test yet", "{row}");
+        for name in names {
+            let definition = match name.split_once('/') {
+                Some((_, case)) => format!("case(\"{case}\""),
+                None => format!("fn {name}()"),
+            };
+            assert!(sources.contains(&definition), "{name} of {row} is no test");
+        }
+    }
+}
+
 #[test]
 fn links_and_sources_are_found() {
     let text = "[a](x/y.md#part) [b](https://example.com) [c](#here) `crates/a/src/b.rs` `crates/{a,b}/c.rs` `run.rs`";
     assert_eq!(links(text), ["x/y.md"]);
     assert_eq!(sources(text), ["crates/a/src/b.rs"]);
+    assert_eq!(
+        named_tests("`a_test_of_it`, `tag_ttl` `registry/restart` `Range` `A_B`"),
+        ["a_test_of_it", "tag_ttl", "registry/restart"]
+    );
 }

@@ -213,6 +213,7 @@ impl Upstream {
             artifact_type: facts.artifact_type,
             annotations: facts.annotations,
             immutable: Vec::new(),
+            is_pushed: false,
         };
         self.store().put_manifest(repository, &manifest, tags).await?;
         Ok(())

@@ -7,7 +7,11 @@ use serde::{Deserialize, Deserializer};
 use xebec_oci::credentials::{Credential, Login};
 use xebec_oci::{Budget, ClientConfig};
 
+use xebec_kernel::size::Bytes;
 use xebec_settings::period::Period;
+use xebec_store::RepositoryName;
+
+use crate::names;
 
 /// What is read where an upstream has no credentials: nothing. Logins of the user who starts the server are not the server's.
 const NO_LOGINS: &str = "/dev/null";
@@ -53,6 +57,22 @@ pub struct UpstreamSettings {
     /// Whether a blob is fetched whole behind a client that reads a range of it.
     #[serde(default = "yes")]
     pub whole: bool,
+    /// How much room copies of its images may take, in bytes: of those that are not used now, the longest unused go.
+    #[serde(default, deserialize_with = "size")]
+    pub keep: Option<u64>,
+    /// For how long a copy stays that nobody uses.
+    #[serde(default, deserialize_with = "some_period")]
+    pub keep_for: Option<Duration>,
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let size: Bytes = text.parse().map_err(serde::de::Error::custom)?;
+    Ok(Some(size.0))
+}
+
+fn some_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    period(deserializer).map(Some)
 }
 
 fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -140,7 +160,22 @@ impl UpstreamSettings {
             wait: a_second(),
             patience: twenty_seconds(),
             whole: true,
+            keep: None,
+            keep_for: None,
         }
+    }
+
+    /// The one of these that a repository is of: the one with the longest prefix.
+    pub fn of<'a>(settings: &'a [Self], repository: &RepositoryName) -> Option<&'a Self> {
+        let fits = settings
+            .iter()
+            .filter(|settings| names::below(&settings.prefix, repository.as_str()).is_some());
+        fits.max_by_key(|settings| settings.prefix.len())
+    }
+
+    /// Whether copies of its images go at some time.
+    pub fn is_limited(&self) -> bool {
+        self.keep.is_some() || self.keep_for.is_some()
     }
 
     /// How the client of this upstream is set up. `variable` reads the environment.

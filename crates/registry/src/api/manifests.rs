@@ -118,6 +118,11 @@ fn send(call: &Call<'_>, repository: &RepositoryName, reference: &Reference, man
     let lasting = matches!(reference, Reference::Digest(_));
     let answer = part::answer(&manifest.digest, &manifest.media_type, size, &sent, lasting);
     if call.parts.method == Method::HEAD {
+        // Who asks for a digest may be about to push an index that lists it: retention leaves it for that. Who asks for a tag
+        // only looks whether it was moved.
+        if lasting {
+            call.registry.store.note_pull(repository, &manifest.digest, None);
+        }
         return Ok(answer);
     }
     let content = match sent {
@@ -216,6 +221,7 @@ fn stored(call: &Call<'_>, digest: &Digest, content: bytes::Bytes, facts: Facts)
         artifact_type: facts.artifact_type,
         annotations: facts.annotations,
         immutable: Vec::new(),
+        is_pushed: true,
     }
 }
 

@@ -13,6 +13,7 @@ use crate::indexing::IndexingSettings;
 use crate::policy::immutability::ImmutableRule;
 use crate::policy::mode::Serving;
 use crate::policy::quota::Quota;
+use crate::policy::retention::RetentionRule;
 use crate::server::Network;
 use crate::webhooks::WebhookSettings;
 use xebec_access::settings::AuthSettings;
@@ -38,6 +39,8 @@ pub(super) struct File {
     pub(super) webhooks: Vec<Spanned<WebhookSettings>>,
     #[serde(rename = "immutable")]
     pub(super) immutable: Vec<ImmutableRule>,
+    #[serde(rename = "retention")]
+    pub(super) retention: Vec<Spanned<RetentionRule>>,
     #[serde(rename = "quota")]
     pub(super) quotas: Vec<Quota>,
 }

@@ -19,6 +19,7 @@ use crate::indexing::IndexingSettings;
 use crate::policy::immutability::Immutability;
 use crate::policy::mode::Mode;
 use crate::policy::quota::Quota;
+use crate::policy::retention::RetentionRule;
 use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
 use crate::webhooks::WebhookSettings;
@@ -54,6 +55,8 @@ pub struct Config {
     pub webhooks: Vec<WebhookSettings>,
     /// Which tags stay as they are.
     pub immutability: Immutability,
+    /// Which tags and manifests go.
+    pub retention: Vec<RetentionRule>,
     /// How much may be stored.
     pub quotas: Vec<Quota>,
     /// Whether anything may be written, or served, unless the file `mode` says otherwise.
@@ -110,6 +113,7 @@ impl Config {
             audit: None,
             webhooks: Vec::new(),
             immutability: Immutability::default(),
+            retention: Vec::new(),
             quotas: Vec::new(),
             mode: Mode::default(),
         })
@@ -196,6 +200,9 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         audit: file.audit,
         webhooks: file.webhooks.into_iter().map(webhook).collect::<Result<_, _>>()?,
         immutability: Immutability::new(file.immutable),
+        retention: (file.retention.into_iter())
+            .map(retention)
+            .collect::<Result<_, _>>()?,
         quotas: file.quotas,
         mode: Mode {
             serving: file.mode.serving,
@@ -211,6 +218,16 @@ fn auth(auth: Spanned<AuthSettings>) -> Result<AuthSettings, Problem> {
         false => Err(Problem {
             at: Some(auth.span()),
             text: problems.join("; "),
+        }),
+    }
+}
+
+fn retention(rule: Spanned<RetentionRule>) -> Result<RetentionRule, Problem> {
+    match rule.get_ref().check() {
+        Ok(()) => Ok(rule.into_inner()),
+        Err(error) => Err(Problem {
+            at: Some(rule.span()),
+            text: error.to_string(),
         }),
     }
 }
@@ -323,6 +340,19 @@ mod tests {
     }
 
     #[test]
+    fn the_files_of_the_manifests_are_right() {
+        let alone = include_str!("../../../../packaging/kubernetes/registry/registry.toml");
+        let nodes = include_str!("../../../../packaging/kubernetes/registry-nodes/registry.toml");
+        let environment = |name: &str| Some(format!("postgres://{name}@localhost/x"));
+        for text in [alone, nodes] {
+            let config = Config::parse(text, Path::new("r.toml"), &environment).unwrap();
+            assert!(config.auth.is_some());
+            // The pods have two minutes, of which five seconds pass before they are told.
+            assert!(config.server.drain < Duration::from_secs(110));
+        }
+    }
+
+    #[test]
     fn errors_name_the_line() {
         let error = |text: &str| parse(text).unwrap_err();
         let at = |text: &str, line: usize, part: &str| {
@@ -346,6 +376,17 @@ mod tests {
             "NOT_SET",
         );
         at("[log]\nformat = \"yaml\"", 2, "yaml");
+        at("\n[[retention]]\nrepositories = \"**\"", 2, "says nothing");
+        at(
+            "[[retention]]\nrepositories = \"**\"\nkeep_newest = 0",
+            1,
+            "at least 1",
+        );
+        at(
+            "[[upstream]]\nprefix = \"a\"\nregistry = \"b\"\nkeep = \"much\"",
+            4,
+            "much",
+        );
     }
 
     #[test]

@@ -91,6 +91,7 @@ async fn put(
         artifact_type: facts.artifact_type,
         annotations: facts.annotations,
         immutable: Vec::new(),
+        is_pushed: false,
     };
     store.put_manifest(repository, &manifest, tags).await?;
     Ok(())

@@ -158,6 +158,19 @@ impl RetentionRule {
     }
 }
 
+/// The places of the rules that cover a tag, or manifests without a tag.
+pub fn covering(rules: &[RetentionRule], repository: &str, tag: Option<&str>) -> Vec<usize> {
+    let covers = |rule: &RetentionRule| match tag {
+        Some(tag) => rule.covers_tag(tag),
+        None => rule.delete_untagged_after.is_some(),
+    };
+    let covering = rules
+        .iter()
+        .enumerate()
+        .filter(|(_, rule)| rule.repositories.covers(repository) && covers(rule));
+    covering.map(|(place, _)| place).collect()
+}
+
 type ByDigest<'a> = BTreeMap<&'a str, &'a ManifestRecord>;
 
 /// What happens in a repository by these rules at the time `now`.
@@ -320,7 +333,7 @@ fn newest<'a>(rule: &RetentionRule, tags: &'a [TagRecord]) -> BTreeSet<&'a str> 
 
 /// What the digest begins with that a tag like `sha256-<hex>` or `sha256-<hex>.sig` belongs to: the referrers tag of the
 /// distribution specification, which has 64 digits of any digest, and cosign's names.
-fn companion_of(tag: &str) -> Option<String> {
+pub(super) fn companion_of(tag: &str) -> Option<String> {
     let (algorithm, rest) = tag.split_once('-')?;
     let hex = rest.split('.').next()?;
     let sound = matches!(algorithm, "sha256" | "sha512")

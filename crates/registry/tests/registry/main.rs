@@ -8,7 +8,9 @@
 )]
 
 mod auth;
+mod commands;
 mod connections;
+mod doctor;
 mod hostile;
 mod images;
 mod indexing;
@@ -19,5 +21,6 @@ mod policy;
 mod protected;
 mod running;
 mod telling;
+mod upkeep;
 mod uploads;
 mod upstream;

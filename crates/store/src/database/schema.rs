@@ -8,6 +8,7 @@ use super::transaction::{DatabaseError, Row, Transaction};
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001.sql"),
     include_str!("migrations/0002.sql"),
+    include_str!("migrations/0003.sql"),
 ];
 
 /// How an engine writes what the two do not have in common.

@@ -18,9 +18,11 @@ use crate::records::{blobs, uploads};
 use crate::store::Store;
 
 /// So many records are looked up at once.
-pub(super) const STEP: usize = 1024;
+pub(super) const STEP: usize = 64;
 pub(super) const RECORDS: &str = "records.db";
 pub(super) const OBJECTS: &str = "objects";
+/// The records before all objects are there: a directory with nothing but these is no backup yet.
+pub(super) const UNFINISHED: &str = ".records.db.new";
 
 /// What a backup has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,18 +45,21 @@ pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error)
 }
 
 impl Store {
-    /// Takes a backup in `directory`, which is made if it is missing. Pushes and pulls go on.
+    /// Takes a backup in `directory`, which is made if it is missing. Pushes and pulls go on. `report` is called now and then with what
+    /// the backup has so far.
     ///
     /// # Errors
-    /// If records or objects are elsewhere than in the root directory, or a file cannot be written.
-    pub async fn backup(&self, directory: &Path) -> Result<BackedUp> {
+    /// If records or objects are elsewhere than in the root directory, `directory` is a store in use, or a file cannot be written.
+    pub async fn backup(&self, directory: &Path, report: impl FnMut(&BackedUp) + Send) -> Result<BackedUp> {
         let unsupported = || {
             let advice = "a backup is for embedded records and objects in files; use pg_dump, and the bucket's own versions or copies";
             StoreError::Unsupported(advice.to_owned())
         };
         let database = self.inner.database.embedded().ok_or_else(unsupported)?;
         let objects = self.inner.objects.directory().cloned().ok_or_else(unsupported)?;
-        let directory = directory.to_owned();
+        let (root, directory) = (self.config().root.clone(), directory.to_owned());
+        let to = directory.clone();
+        blocking(move || check_target(&root, &to)).await?;
         // Held until all objects are copied.
         let kept = objects.clone();
         let lock = blocking(move || {
@@ -64,14 +69,14 @@ impl Store {
         .await?;
         let to = directory.clone();
         let copied = blocking(move || copy_records(&database, &to)).await?;
-        let backed_up = copy_objects(&copied, objects, &directory).await;
+        let backed_up = copy_objects(&copied, objects, &directory, report).await;
         drop(lock);
         let backed_up = backed_up?;
         // The records come last: a directory with them is a whole backup.
         blocking(move || {
             // Closed, they are one file.
             drop(copied);
-            let (from, to) = (directory.join(".records.db.new"), directory.join(RECORDS));
+            let (from, to) = (directory.join(UNFINISHED), directory.join(RECORDS));
             let sync = || fs::File::open(&from)?.sync_all();
             sync().map_err(failed("sync", &from))?;
             fs::rename(&from, &to).map_err(failed("give the records their name:", &to))?;
@@ -92,10 +97,32 @@ pub(super) async fn blocking<T: Send + 'static>(
     })?
 }
 
+/// A backup takes the place of the records that its directory has: those of no store in use, and of this one least of all.
+fn check_target(root: &Path, directory: &Path) -> Result<()> {
+    make_directory(directory).map_err(failed("make", directory))?;
+    let real = |path: &Path| fs::canonicalize(path).map_err(failed("find", path));
+    let (target, root) = (real(directory)?, real(root)?);
+    if target == root || target.starts_with(root.join(OBJECTS)) {
+        let advice = format!(
+            "{} belongs to this store itself; take the backup to another directory, best on another disk",
+            directory.display()
+        );
+        return Err(StoreError::Unsupported(advice));
+    }
+    // A backup is closed, and has no log beside its records.
+    if directory.join("records.db-wal").exists() {
+        let advice = format!(
+            "{} is the root directory of a store; take the backup to a directory that is empty or has an earlier backup",
+            directory.display()
+        );
+        return Err(StoreError::Unsupported(advice));
+    }
+    Ok(())
+}
+
 /// Copies the records, without what is under way.
 fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
-    let path = directory.join(".records.db.new");
-    make_directory(directory).map_err(failed("make", directory))?;
+    let path = directory.join(UNFINISHED);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("replace", &path)(error)),
         _ => {}
@@ -107,7 +134,12 @@ fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
     })
 }
 
-async fn copy_objects(records: &Database, objects: Directory, directory: &Path) -> Result<BackedUp> {
+async fn copy_objects(
+    records: &Database,
+    objects: Directory,
+    directory: &Path,
+    mut report: impl FnMut(&BackedUp) + Send,
+) -> Result<BackedUp> {
     let database = |source| StoreError::Database {
         doing: "read the copy of the records",
         source,
@@ -133,6 +165,7 @@ async fn copy_objects(records: &Database, objects: Directory, directory: &Path) 
             Ok(backed_up)
         })
         .await?;
+        report(&backed_up);
         if is_last {
             return Ok(backed_up);
         }

@@ -3,6 +3,7 @@
 mod backup;
 mod blobs;
 mod collect;
+mod holdings;
 mod indexing;
 mod manifests;
 mod restore;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use xebec_kernel::file::sync_directory;
 
-use super::backup::{OBJECTS, RECORDS, STEP, blocking, failed, link_or_copy};
+use super::backup::{OBJECTS, RECORDS, STEP, UNFINISHED, blocking, failed, link_or_copy};
 use crate::database::Database;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Result, StoreError};
@@ -29,25 +29,25 @@ pub struct Restored {
 }
 
 impl Store {
-    /// Restores the backup in `backup` to `root`, which must not hold a store. The records come last: until then there is none.
+    /// Restores the backup in `backup` to `root`, which must be empty, but for what a restore that was broken off has left. The records
+    /// come last: until then there is no store. `report` is called now and then with what was restored so far.
     ///
     /// # Errors
     /// If a blob or manifest of the backup is missing or has wrong bytes; they are listed, and there is no store in `root` then. If a
     /// file cannot be written.
-    pub async fn restore(root: &Path, backup: &Path) -> Result<Restored> {
+    pub async fn restore(
+        root: &Path,
+        backup: &Path,
+        report: impl FnMut(&Restored) + Send,
+    ) -> Result<Restored> {
         let records = root.join(RECORDS);
-        if records.exists() {
-            let advice = format!(
-                "{} exists: restore to an empty directory, or move it away",
-                records.display()
-            );
-            return Err(StoreError::Unsupported(advice));
-        }
+        let (target, source) = (root.to_owned(), backup.to_owned());
+        blocking(move || check(&target, &source)).await?;
         let database = |source| StoreError::Database {
             doing: "read the backup's records",
             source,
         };
-        let (target, copy) = (root.to_owned(), root.join(".records.db.new"));
+        let (target, copy) = (root.to_owned(), root.join(UNFINISHED));
         let (from, to) = (backup.join(RECORDS), copy.clone());
         let copied = blocking(move || {
             make_directory(&target).map_err(failed("make", &target))?;
@@ -56,7 +56,7 @@ impl Store {
             Database::open_file(&to).map_err(database)
         })
         .await?;
-        let restored = restore_contents(&copied, root, backup).await?;
+        let restored = restore_contents(&copied, root, backup, report).await?;
         let root = root.to_owned();
         blocking(move || {
             // Closed, they are one file again.
@@ -71,7 +71,45 @@ impl Store {
     }
 }
 
-async fn restore_contents(records: &Database, root: &Path, backup: &Path) -> Result<Restored> {
+/// Whether there is a whole backup, and room that nobody uses.
+fn check(root: &Path, backup: &Path) -> Result<()> {
+    let refused = |advice: String| Err(StoreError::Unsupported(advice));
+    if !backup.join(RECORDS).exists() {
+        return refused(match backup.join(UNFINISHED).exists() {
+            true => format!(
+                "the backup in {} was broken off; take it again in the same directory, which keeps what is there",
+                backup.display()
+            ),
+            false => format!("{} has no backup: there is no {RECORDS}", backup.display()),
+        });
+    }
+    let entries = match fs::read_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed("read", root))?,
+    };
+    let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
+    let names = names.map_err(failed("read", root))?;
+    let is_ours = names.iter().any(|name| name == UNFINISHED);
+    let left_over = [UNFINISHED, OBJECTS, ".records.db.new-wal", ".records.db.new-shm"];
+    let foreign = names
+        .iter()
+        .find(|name| *name != "lost+found" && !(is_ours && left_over.iter().any(|left| name == left)));
+    match foreign {
+        None => Ok(()),
+        Some(name) => refused(format!(
+            "{} is not empty: it has {}; restore to an empty directory, or move what is there away",
+            root.display(),
+            name.display()
+        )),
+    }
+}
+
+async fn restore_contents(
+    records: &Database,
+    root: &Path,
+    backup: &Path,
+    mut report: impl FnMut(&Restored) + Send,
+) -> Result<Restored> {
     let database = |source| StoreError::Database {
         doing: "read the backup's records",
         source,
@@ -118,6 +156,7 @@ async fn restore_contents(records: &Database, root: &Path, backup: &Path) -> Res
                 .await?;
         damaged.extend(bad.0);
         restored = bad.1;
+        report(&restored);
     }
     match damaged.is_empty() {
         true => Ok(restored),

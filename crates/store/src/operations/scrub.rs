@@ -40,7 +40,7 @@ pub struct Scrubbed {
     pub missing: Vec<Digest>,
     /// Blobs that could not be read, and why. Nothing is concluded from that.
     pub unreadable: Vec<(Digest, String)>,
-    /// Manifests with wrong bytes: the database is damaged, restore it from a backup.
+    /// Manifests with wrong bytes: the database is damaged. A push of the manifest mends it; what else is damaged there, nobody knows.
     pub damaged_manifests: Vec<Digest>,
 }
 

@@ -95,17 +95,20 @@ fn write(
     now: u64,
 ) -> Result<(), DatabaseError> {
     tx.execute(
-        "INSERT INTO manifest_contents (digest, content) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING",
+        // Those that a scrub found damaged are mended so.
+        "INSERT INTO manifest_contents (digest, content) VALUES ($1, $2)
+         ON CONFLICT (digest) DO UPDATE SET content = excluded.content WHERE manifest_contents.content <> excluded.content",
         &[(&new.digest).into(), new.content.to_vec().into()],
     )?;
     let annotations = serde_json::to_string(&new.annotations)
         .map_err(|error| DatabaseError::Engine(format!("annotations: {error}")))?;
     tx.execute(
         "INSERT INTO manifests
-         (repository, digest, media_type, artifact_type, subject, annotations, size, created, pulled)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)
+         (repository, digest, media_type, artifact_type, subject, annotations, size, created, pulled, pushed)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, $9)
          ON CONFLICT (repository, digest) DO UPDATE SET media_type = excluded.media_type,
-         artifact_type = excluded.artifact_type, subject = excluded.subject, annotations = excluded.annotations",
+         artifact_type = excluded.artifact_type, subject = excluded.subject, annotations = excluded.annotations,
+         pushed = CASE WHEN excluded.pushed > 0 THEN excluded.pushed ELSE manifests.pushed END",
         &[
             repository.into(),
             (&new.digest).into(),
@@ -115,6 +118,7 @@ fn write(
             annotations.into(),
             new.content.len().into(),
             now.into(),
+            if new.is_pushed { now } else { 0 }.into(),
         ],
     )?;
     remove_references(tx, repository, &new.digest)?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod blobs;
 pub(crate) mod garbage;
+pub(crate) mod holdings;
 pub(crate) mod indexing;
 pub(crate) mod manifests;
 pub(crate) mod referrers;

@@ -20,7 +20,7 @@ async fn others_are_refused_with_advice() {
     for test in engines(|_| ()).await {
         let error = test
             .store
-            .backup(&test.directory.path().join("backup"))
+            .backup(&test.directory.path().join("backup"), |_| ())
             .await
             .unwrap_err();
         assert!(error.to_string().contains("pg_dump"), "{error}");
@@ -40,20 +40,20 @@ async fn a_backup_is_restored() {
         let id = store.begin_upload(&a).await.unwrap();
         store.append(&a, &id, None, body(&[b"unfinished"])).await.unwrap();
         let backup = test.directory.path().join("backup");
-        let first = store.backup(&backup).await.unwrap();
+        let first = store.backup(&backup, |_| ()).await.unwrap();
         assert_eq!(
             (first.blobs, first.bytes, first.kept, first.missing),
             (1, 5, 0, 0)
         );
         push(store, &a, b"later").await.unwrap();
-        let second = store.backup(&backup).await.unwrap();
+        let second = store.backup(&backup, |_| ()).await.unwrap();
         assert_eq!(
             (second.blobs, second.kept),
             (2, 1),
             "what is there already is not copied again"
         );
         let root = test.directory.path().join("restored");
-        let restored = Store::restore(&root, &backup).await.unwrap();
+        let restored = Store::restore(&root, &backup, |_| ()).await.unwrap();
         assert_eq!(
             (
                 restored.repositories,
@@ -74,8 +74,8 @@ async fn a_backup_is_restored() {
             "an unfinished upload is no part of a backup"
         );
         drop(again);
-        let error = Store::restore(&root, &backup).await.unwrap_err();
-        assert!(error.to_string().contains("exists"), "{error}");
+        let error = Store::restore(&root, &backup, |_| ()).await.unwrap_err();
+        assert!(error.to_string().contains("not empty"), "{error}");
     }
 }
 
@@ -90,13 +90,13 @@ async fn a_damaged_backup_is_not_restored() {
         let lost = push(store, &a, b"lost").await.unwrap();
         push(store, &a, b"sound").await.unwrap();
         let backup = test.directory.path().join("backup");
-        store.backup(&backup).await.unwrap();
+        store.backup(&backup, |_| ()).await.unwrap();
         let path = |blob: &Blob| backup.join("objects").join(&blob.object);
         std::fs::remove_file(path(&wrong)).unwrap();
         std::fs::write(path(&wrong), b"wr0ng").unwrap();
         std::fs::remove_file(path(&lost)).unwrap();
         let root = test.directory.path().join("restored");
-        let error = Store::restore(&root, &backup).await.unwrap_err();
+        let error = Store::restore(&root, &backup, |_| ()).await.unwrap_err();
         let StoreError::BadBackup { mut damaged } = error else {
             panic!("{error}")
         };
@@ -105,6 +105,51 @@ async fn a_damaged_backup_is_not_restored() {
         wanted.sort();
         assert_eq!(damaged, wanted);
         assert!(!root.join("records.db").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_backup_that_was_broken_off_is_none() {
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        push(&test.store, &name("a"), b"layer").await.unwrap();
+        let backup = test.directory.path().join("backup");
+        test.store.backup(&backup, |_| ()).await.unwrap();
+        // What one that was killed before its last step leaves.
+        std::fs::rename(backup.join("records.db"), backup.join(".records.db.new")).unwrap();
+        let root = test.directory.path().join("restored");
+        let error = Store::restore(&root, &backup, |_| ()).await.unwrap_err();
+        assert!(error.to_string().contains("broken off"), "{error}");
+        assert!(!root.exists());
+        let again = test.store.backup(&backup, |_| ()).await.unwrap();
+        assert_eq!((again.blobs, again.kept), (1, 1));
+        // A restore that was broken off goes on; anything else in the directory is somebody else's.
+        std::fs::create_dir_all(root.join("objects")).unwrap();
+        let error = Store::restore(&root, &backup, |_| ()).await.unwrap_err();
+        assert!(error.to_string().contains("objects"), "{error}");
+        std::fs::write(root.join(".records.db.new"), b"half").unwrap();
+        assert_eq!(Store::restore(&root, &backup, |_| ()).await.unwrap().blobs, 1);
+    }
+}
+
+#[tokio::test]
+async fn no_store_in_use_is_overwritten_by_a_backup() {
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        let root = test.store.config().root.clone();
+        for own in [root.clone(), root.join("objects")] {
+            let error = test.store.backup(&own, |_| ()).await.unwrap_err();
+            assert!(error.to_string().contains("another directory"), "{error}");
+        }
+        let other = test.directory.path().join("other");
+        let used = Store::open(&StoreConfig::new(&other)).await.unwrap();
+        push(&used, &name("a"), b"layer").await.unwrap();
+        let error = test.store.backup(&other, |_| ()).await.unwrap_err();
+        assert!(error.to_string().contains("root directory of a store"), "{error}");
     }
 }
 
@@ -135,10 +180,10 @@ async fn each_backup_is_whole_whatever_goes_on_meanwhile() {
         for number in 0..6 {
             tokio::time::sleep(Duration::from_millis(60)).await;
             let backup = test.directory.path().join(format!("backup{number}"));
-            let backed_up = test.store.backup(&backup).await.unwrap();
+            let backed_up = test.store.backup(&backup, |_| ()).await.unwrap();
             assert_eq!(backed_up.missing, 0);
             let root = test.directory.path().join(format!("restored{number}"));
-            let restored = Store::restore(&root, &backup).await.unwrap();
+            let restored = Store::restore(&root, &backup, |_| ()).await.unwrap();
             assert_eq!(restored.blobs, backed_up.blobs);
         }
         is_over.store(true, Ordering::Relaxed);

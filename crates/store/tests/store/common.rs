@@ -171,6 +171,7 @@ pub(crate) fn manifest(text: &str, references: Vec<Reference>) -> NewManifest {
         artifact_type: None,
         annotations: BTreeMap::new(),
         immutable: Vec::new(),
+        is_pushed: true,
     }
 }
 

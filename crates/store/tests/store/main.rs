@@ -19,4 +19,5 @@ mod model;
 mod property;
 mod race;
 mod scrub;
+mod unused;
 mod uploads;

@@ -1,0 +1,143 @@
+//! What goes before each collection: tags and manifests that no retention rule keeps, and copies of upstreams' images that nobody uses
+//! or that take too much room. `serve` does it now and then, `gc` once; a dry run says what would go, and why.
+//!
+//! What is decided is pure ([`crate::policy::retention`], [`crate::policy::eviction`]). Whatever was pushed or pulled between the
+//! decision and the deletion stays: the store compares once more, in the transaction that deletes.
+
+mod evict;
+mod retain;
+
+use xebec_store::{Holding, RepositoryName, Store, StoreError, TagRecord};
+use xebec_upstream::UpstreamSettings;
+
+use crate::config::Config;
+use crate::policy::immutability::Immutability;
+use crate::policy::retention::RetentionRule;
+
+/// So many records are looked up at once.
+const STEP: usize = 500;
+
+/// See the module.
+pub struct Upkeep {
+    store: Store,
+    retention: Vec<RetentionRule>,
+    immutability: Immutability,
+    upstreams: Vec<UpstreamSettings>,
+}
+
+/// What goes, or would go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Where.
+    pub repository: String,
+    /// What.
+    pub what: Thing,
+    /// The manifest that the tag names, or the first of those that go.
+    pub digest: String,
+    /// Why, for people.
+    pub why: String,
+}
+
+/// What goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// A tag.
+    Tag(String),
+    /// A manifest without a tag.
+    Manifest,
+    /// An upstream's image, with these tags.
+    Copy {
+        /// The tags.
+        tags: Vec<String>,
+        /// How many manifests it has.
+        manifests: usize,
+    },
+}
+
+/// How much went, or would go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tidied {
+    /// Tags that no rule keeps.
+    pub tags: u64,
+    /// Manifests without a tag.
+    pub manifests: u64,
+    /// Images of upstreams.
+    pub copies: u64,
+}
+
+/// Told of each thing that goes.
+pub type Report<'a> = &'a mut (dyn FnMut(&Gone) + Send);
+
+impl Upkeep {
+    /// By these rules.
+    pub fn new(store: &Store, config: &Config) -> Self {
+        Self {
+            store: store.clone(),
+            retention: config.retention.clone(),
+            immutability: config.immutability.clone(),
+            upstreams: config.upstreams.clone(),
+        }
+    }
+
+    /// Deletes what is to go at the time `now`, in milliseconds since 1970, or only says so.
+    ///
+    /// # Errors
+    /// If the store fails. What went before is gone.
+    pub async fn run(&self, dry_run: bool, now: u64, report: Report<'_>) -> Result<Tidied, StoreError> {
+        let mut tidied = Tidied::default();
+        if !self.retention.is_empty() {
+            self.retain((dry_run, now), report, &mut tidied).await?;
+        }
+        if self.upstreams.iter().any(UpstreamSettings::is_limited) {
+            self.evict((dry_run, now), report, &mut tidied).await?;
+        }
+        Ok(tidied)
+    }
+
+    /// All repositories for which `is_wanted` holds.
+    async fn repositories(
+        &self,
+        is_wanted: impl Fn(&RepositoryName) -> bool,
+    ) -> Result<Vec<RepositoryName>, StoreError> {
+        let mut found: Vec<RepositoryName> = Vec::new();
+        let mut after: Option<RepositoryName> = None;
+        loop {
+            let page = self
+                .store
+                .repositories(STEP, after.as_ref().map(RepositoryName::as_str))
+                .await?;
+            after = page.items.last().cloned();
+            found.extend(page.items.into_iter().filter(&is_wanted));
+            if !page.next {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn tags(&self, repository: &RepositoryName) -> Result<Vec<TagRecord>, StoreError> {
+        let mut found: Vec<TagRecord> = Vec::new();
+        loop {
+            let after = found.last().map(|tag| tag.name.clone());
+            let after = after.as_ref().map(|tag| tag.as_str());
+            let Some(page) = self.store.tags(repository, STEP, after).await? else {
+                return Ok(found);
+            };
+            found.extend(page.items);
+            if !page.next {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn holdings(&self, repository: &RepositoryName) -> Result<Vec<Holding>, StoreError> {
+        let mut found: Vec<Holding> = Vec::new();
+        loop {
+            let after = found.last().map(|holding| holding.digest.clone());
+            let page = self.store.holdings(repository, STEP, after.as_ref()).await?;
+            found.extend(page.items);
+            if !page.next {
+                return Ok(found);
+            }
+        }
+    }
+}

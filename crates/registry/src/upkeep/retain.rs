@@ -1,0 +1,112 @@
+//! Retention: what no rule keeps goes.
+
+use std::collections::BTreeMap;
+
+use xebec_store::{Holding, RepositoryName, StoreError, TagRecord, Unused};
+
+use super::{Gone, Report, Thing, Tidied, Upkeep};
+use crate::policy::retention::{self, Decision, ManifestRecord};
+
+impl Upkeep {
+    pub(super) async fn retain(
+        &self,
+        (dry_run, now): (bool, u64),
+        report: Report<'_>,
+        tidied: &mut Tidied,
+    ) -> Result<(), StoreError> {
+        let is_covered = |repository: &RepositoryName| {
+            let mut rules = self.retention.iter();
+            rules.any(|rule| rule.repositories.covers(repository.as_str()))
+        };
+        for repository in self.repositories(is_covered).await? {
+            let tags = self.tags(&repository).await?;
+            let held = self.holdings(&repository).await?;
+            let (tag_records, manifests): (Vec<_>, Vec<_>) = (
+                tags.iter().map(tag_record).collect(),
+                held.iter().map(manifest_record).collect(),
+            );
+            let rules = &self.retention;
+            let plan = retention::plan(
+                repository.as_str(),
+                &tag_records,
+                &manifests,
+                rules,
+                &self.immutability,
+                now,
+            );
+            for (tag, decision) in tags.iter().zip(&plan.tags) {
+                if decision.keep || !(dry_run || self.store.remove_unused_tag(&repository, tag).await?) {
+                    continue;
+                }
+                tidied.tags += 1;
+                report(&self.gone(&repository, Thing::Tag(tag.name.to_string()), decision));
+            }
+            let held: BTreeMap<String, &Holding> = held
+                .iter()
+                .map(|holding| (holding.digest.to_string(), holding))
+                .collect();
+            for decision in plan.manifests.iter().filter(|decision| !decision.keep) {
+                let Some(holding) = held.get(&decision.digest) else {
+                    continue;
+                };
+                let unused = Unused {
+                    manifests: vec![holding.digest.clone()],
+                    since: used(holding),
+                    is_copy: false,
+                };
+                if !dry_run && !self.store.remove_unused(&repository, &unused).await? {
+                    continue;
+                }
+                tidied.manifests += 1;
+                report(&self.gone(&repository, Thing::Manifest, decision));
+            }
+        }
+        Ok(())
+    }
+
+    fn gone(&self, repository: &RepositoryName, what: Thing, decision: &Decision) -> Gone {
+        let tag = match &what {
+            Thing::Tag(tag) => Some(tag.as_str()),
+            _ => None,
+        };
+        let rules = retention::covering(&self.retention, repository.as_str(), tag);
+        let rules: Vec<String> = rules.iter().map(|place| (place + 1).to_string()).collect();
+        let which = match rules.as_slice() {
+            [one] => format!("[[retention]] {one}"),
+            several => format!("[[retention]] {}", several.join(", ")),
+        };
+        let why = match what {
+            Thing::Manifest => format!("no tag leads to it, and it is older than {which} allows"),
+            _ => format!("{which} covers it, and no rule keeps it"),
+        };
+        Gone {
+            repository: repository.to_string(),
+            what,
+            digest: decision.digest.clone(),
+            why,
+        }
+    }
+}
+
+fn used(holding: &Holding) -> u64 {
+    holding.created.max(holding.pushed).max(holding.pulled)
+}
+
+fn tag_record(tag: &TagRecord) -> retention::TagRecord {
+    retention::TagRecord {
+        name: tag.name.to_string(),
+        digest: tag.digest.to_string(),
+        updated: tag.updated,
+        pulled: (tag.pulled > 0).then_some(tag.pulled),
+    }
+}
+
+fn manifest_record(holding: &Holding) -> ManifestRecord {
+    ManifestRecord {
+        digest: holding.digest.to_string(),
+        created: holding.created.max(holding.pushed),
+        pulled: (holding.pulled > 0).then_some(holding.pulled),
+        subject: holding.subject.as_ref().map(ToString::to_string),
+        children: holding.children.iter().map(ToString::to_string).collect(),
+    }
+}

@@ -1,0 +1,135 @@
+//! `xebec-registry doctor`: each thing that is broken has its line, with the cause and the next step.
+
+use std::path::Path;
+
+use serde_json::Value;
+use xebec_store::{Store, StoreConfig};
+use xebec_testkit::registry::FaultyRegistry;
+
+use crate::commands::run;
+
+/// What the doctor says of a configuration: by each thing, its state and what is said; and the exit code.
+async fn examine(directory: &Path, text: &str) -> (Vec<(String, String, String)>, i32) {
+    let file = directory.join("r.toml");
+    std::fs::write(&file, text).unwrap();
+    let (said, code) = run(&["doctor", "--json", "--config", file.to_str().unwrap()]).await;
+    let said: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    assert_eq!(said["well"], code == 0);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let checks = said["checks"].as_array().unwrap().iter();
+    let checks = checks.map(|check| (text(&check["what"]), text(&check["state"]), text(&check["said"])));
+    (checks.collect(), code)
+}
+
+fn of<'a>(checks: &'a [(String, String, String)], what: &str) -> (&'a str, &'a str) {
+    let found = checks.iter().find(|check| check.0.starts_with(what));
+    let (_, state, said) = found.unwrap_or_else(|| panic!("nothing of {what}: {checks:?}"));
+    (state, said)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_works_is_said_to_work() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    let text = format!("[server]\nlisten = [\"127.0.0.1:0\"]\n[storage]\nroot = {root:?}\n");
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!(code, 0, "{checks:?}");
+    assert_eq!(of(&checks, "directory").0, "note", "it is not there yet");
+    assert!(!root.exists(), "the doctor makes nothing");
+    drop(Store::open(&StoreConfig::new(&root)).await.unwrap());
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!(code, 0, "{checks:?}");
+    for what in [
+        "configuration",
+        "directory",
+        "clock",
+        "database",
+        "objects",
+        "address",
+    ] {
+        assert_eq!(of(&checks, what).0, "ok", "{checks:?}");
+    }
+    let (said, code) = run(&["doctor", "--root", root.to_str().unwrap()]).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("ok      database records.db: it answers"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_thing_that_is_broken_is_named_with_the_next_step() {
+    let directory = tempfile::tempdir().unwrap();
+    let (checks, code) = examine(directory.path(), "[server]\nlisten = 1").await;
+    assert_eq!((code, of(&checks, "configuration").0), (1, "broken"));
+    assert!(of(&checks, "configuration").1.contains("r.toml:2:"), "{checks:?}");
+
+    let root = directory.path().join("root");
+    std::fs::write(&root, b"a file").unwrap();
+    let storage = format!("[storage]\nroot = {root:?}\n");
+    let (checks, code) = examine(directory.path(), &storage).await;
+    assert_eq!((code, of(&checks, "directory").0), (1, "broken"), "{checks:?}");
+    std::fs::remove_file(&root).unwrap();
+
+    drop(Store::open(&StoreConfig::new(&root)).await.unwrap());
+    let upstream = FaultyRegistry::start().unwrap();
+    let text = format!(
+        "{storage}[[upstream]]\nprefix = \"hub\"\nregistry = \"{}\"\npatience = \"1s\"\n",
+        upstream.host()
+    );
+    assert_eq!(of(&examine(directory.path(), &text).await.0, "upstream").0, "ok");
+    upstream.set_down(true);
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!((code, of(&checks, "upstream").0), (1, "broken"), "{checks:?}");
+    assert!(
+        of(&checks, "upstream").1.contains("only what is here already"),
+        "{checks:?}"
+    );
+
+    let text = format!(
+        "{storage}[auth.token_service]\nrealm = \"https://a.example/token\"\nservice = \"r\"\nissuer = \"a.example\"\nkeys = {{ file = {:?} }}\n",
+        directory.path().join("absent.json")
+    );
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!(
+        (code, of(&checks, "keys of a.example").0),
+        (1, "broken"),
+        "{checks:?}"
+    );
+
+    std::fs::write(root.join("records.db"), b"no database").unwrap();
+    let (checks, code) = examine(directory.path(), &storage).await;
+    assert_eq!((code, of(&checks, "database").0), (1, "broken"), "{checks:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_has_its_days() {
+    let directory = tempfile::tempdir().unwrap();
+    let [root, certificate, key] = ["root", "tls.crt", "tls.key"].map(|name| directory.path().join(name));
+    let text =
+        format!("[storage]\nroot = {root:?}\n[server.tls]\ncertificate = {certificate:?}\nkey = {key:?}\n");
+    let write = |year: i32| {
+        let pair = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(vec!["r.example".to_owned()]).unwrap();
+        parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+        std::fs::write(&certificate, parameters.self_signed(&pair).unwrap().pem()).unwrap();
+        std::fs::write(&key, pair.serialize_pem()).unwrap();
+    };
+    write(2099);
+    let (checks, _) = examine(directory.path(), &text).await;
+    assert_eq!(of(&checks, "certificate").0, "ok", "{checks:?}");
+    write(2021);
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!((code, of(&checks, "certificate").0), (1, "broken"));
+    assert!(
+        of(&checks, "certificate").1.contains("days ago; renew it"),
+        "{checks:?}"
+    );
+    std::fs::write(&key, rcgen::KeyPair::generate().unwrap().serialize_pem()).unwrap();
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!((code, of(&checks, "certificate").0), (1, "broken"));
+    std::fs::remove_file(&key).unwrap();
+    let (checks, _) = examine(directory.path(), &text).await;
+    assert!(
+        of(&checks, "certificate").1.contains("cannot be read as PEM"),
+        "{checks:?}"
+    );
+}

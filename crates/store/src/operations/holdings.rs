@@ -1,0 +1,68 @@
+//! What retention and eviction need: all manifests of a repository with their use, and a removal that does nothing if somebody has used
+//! or pushed them meanwhile. It is an ordinary deletion otherwise: blobs go with a later collection.
+
+use crate::digest::Digest;
+use crate::error::Result;
+use crate::model::{Holding, Page, TagRecord, Unused};
+use crate::name::RepositoryName;
+use crate::records::{holdings, repositories, tags};
+use crate::store::Store;
+
+impl Store {
+    /// All manifests of a repository with what decides whether they stay, in the order of their digests.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn holdings(
+        &self,
+        repository: &RepositoryName,
+        n: usize,
+        after: Option<&Digest>,
+    ) -> Result<Page<Holding>> {
+        let (repository, after) = (repository.clone(), after.cloned());
+        let found = self
+            .read_records(
+                "list what a repository holds",
+                move |tx| match repositories::find(tx, &repository)? {
+                    Some(id) => holdings::list(tx, id, n.saturating_add(1), after.as_ref()),
+                    None => Ok(Vec::new()),
+                },
+            )
+            .await?;
+        Ok(Page::cut(found, n))
+    }
+
+    /// Deletes a tag that is still as it was seen; `false` if it was pushed or pulled since, or is gone.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn remove_unused_tag(&self, repository: &RepositoryName, seen: &TagRecord) -> Result<bool> {
+        let (repository, seen) = (repository.clone(), seen.clone());
+        self.write_records("remove a tag that nobody uses", move |tx| {
+            let Some(id) = repositories::find(tx, &repository)? else {
+                return Ok(false);
+            };
+            match tags::find(tx, id, &seen.name)? {
+                Some(found) if found == seen => tags::delete(tx, id, &seen.name),
+                _ => Ok(false),
+            }
+        })
+        .await
+    }
+
+    /// Deletes manifests and the tags that name them, all or none: none if one of them is in use after all.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn remove_unused(&self, repository: &RepositoryName, unused: &Unused) -> Result<bool> {
+        let (repository, unused) = (repository.clone(), unused.clone());
+        self.write_records(
+            "remove manifests that nobody uses",
+            move |tx| match repositories::find(tx, &repository)? {
+                Some(id) => holdings::remove(tx, id, &unused),
+                None => Ok(false),
+            },
+        )
+        .await
+    }
+}
