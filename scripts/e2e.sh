@@ -5,9 +5,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
 
 # Built beforehand: the tests run without a network.
-XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
-# Built with it. What needs it and lacks it is skipped.
-XEBEC_REGISTRY_BIN=${XEBEC_REGISTRY_BIN:-$(dirname "$XEBEC_BIN")/xebec-registry}
+XEBEC_BIN=${XEBEC_BIN:-$(XEBEC_REGISTRY=no scripts/release.sh)}
+# For development: with optimisation it would take as long again as all else that is built here, and its cases ask what it answers, not
+# how fast.
+if [[ -z ${XEBEC_REGISTRY_BIN:-} ]]; then
+    cargo build --locked --quiet --workspace --bin xebec-registry
+    XEBEC_REGISTRY_BIN=$CARGO_TARGET_DIR/debug/xebec-registry
+fi
 E2E_GOTOOLS=$CARGO_TARGET_DIR/gotools
 # Static, because one of them is all that an image of a test has.
 CGO_ENABLED=0 go build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
