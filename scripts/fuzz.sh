@@ -2,6 +2,7 @@
 # Fuzzes every parser, or one. Coverage-guided (libFuzzer), on a stable compiler.
 #
 #   scripts/fuzz.sh [SECONDS_EACH] [TARGET]      60 s and all targets if not given; 0 s runs the seeds alone
+#   scripts/fuzz.sh in:SECONDS                   shares so many seconds among all targets, however many there are
 #
 # Inputs that reach something new are kept in fuzz/corpus/TARGET; fuzz/seeds/TARGET is committed. An input that panics,
 # takes over 20 s or over 2 GiB of memory fails its target, and stays in fuzz/artifacts/TARGET. To see it again:
@@ -23,6 +24,12 @@ summary() {
     printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
     [[ $failed -eq 0 ]]
     exit
+}
+
+# How long each of so many targets may take. A second at least, which finds what is found at once.
+each() { # SECONDS TARGETS
+    local each=$(($1 * $(nproc) / $2))
+    printf '%s\n' $((each > 0 ? each : 1))
 }
 
 # One line for each target; the whole log only of those that fail.
@@ -71,6 +78,8 @@ if [[ ${#targets[@]} -eq 0 ]]; then
     failed=$((failed + 1))
     summary
 fi
+
+[[ $seconds != in:* ]] || seconds=$(each "${seconds#in:}" ${#targets[@]})
 
 # Not locked: the crates' own lock file rules, and this one follows when they change what they depend on.
 if ! CARGO_TARGET_DIR=$build RUSTC_WRAPPER="$XEBEC_TOP/fuzz/instrument.sh" cargo build --quiet --release \

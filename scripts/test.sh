@@ -198,7 +198,7 @@ smoke() {
     counted "benchmark, briefly" scripts/bench.sh smoke
 }
 
-fuzz() { counted "fuzzing, briefly" scripts/fuzz.sh "${SECONDS_EACH:-5}"; }
+fuzz() { counted "fuzzing, briefly" scripts/fuzz.sh "${SECONDS_EACH:-in:75}"; }
 
 case "${1:-}" in
 all)

@@ -29,6 +29,7 @@ mod attaching;
 mod attachment;
 mod definition;
 mod error;
+pub mod fuzzing;
 mod held_ports;
 mod host;
 mod hosts;

@@ -7,9 +7,9 @@
 //! others keep for Xebec, and the kubelet's credential providers ([`providers`]).
 
 mod credential;
-mod entries;
+pub(crate) mod entries;
 mod files;
-mod helper;
+pub(crate) mod helper;
 pub mod providers;
 mod sent;
 mod stored;

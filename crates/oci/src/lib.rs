@@ -6,6 +6,7 @@
 //! * [`client`]: the [`Client`]: resolve, range reads, streams, referrers, push.
 //! * [`config`]: what a user may set about registries.
 //! * [`credentials`], [`auth`]: how Xebec logs in to registries, by the credentials that docker's users already have.
+//! * [`fuzzing`]: entry points for fuzz targets.
 //! * [`error`]: one error type that names registry, repository, object, cause, and what to do.
 //!
 //! This crate checks everything that a registry sends: manifests and configs against their digests, ranges against
@@ -16,6 +17,7 @@ pub mod client;
 pub mod config;
 pub mod credentials;
 pub mod error;
+pub mod fuzzing;
 pub mod image_config;
 pub mod manifest;
 pub mod media_type;

@@ -17,7 +17,7 @@ mod referrers;
 mod resolve;
 pub(crate) mod stats;
 mod stream;
-mod tags;
+pub(crate) mod tags;
 
 use std::sync::Arc;
 use std::time::Duration;

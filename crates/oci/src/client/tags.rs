@@ -69,14 +69,20 @@ impl Client {
             return Err(answer.into_fault().await);
         }
         let is_all = answer.header(LINK.as_str()).and_then(next_link).is_none();
-        let list: TagList = serde_json::from_slice(&answer.body(MAX_LIST).await?)
+        let list = read_list(&answer.body(MAX_LIST).await?)
             .map_err(|error| Fault::Protocol(format!("the list of tags cannot be read: {error}")))?;
-        Ok((list.tags.unwrap_or_default(), is_all))
+        Ok((list, is_all))
     }
 }
 
+/// The tags that the answer to a request for them lists.
+pub(crate) fn read_list(body: &[u8]) -> serde_json::Result<Vec<String>> {
+    let list: TagList = serde_json::from_slice(body)?;
+    Ok(list.tags.unwrap_or_default())
+}
+
 /// The tags that are most like the one that was asked for, in words.
-fn offer(wanted: &str, mut tags: Vec<String>, is_all: bool) -> String {
+pub(crate) fn offer(wanted: &str, mut tags: Vec<String>, is_all: bool) -> String {
     // They are shown on a terminal.
     tags.retain(|tag| {
         !tag.is_empty() && tag.len() <= MAX_TAG && tag.bytes().all(|byte| byte.is_ascii_graphic())

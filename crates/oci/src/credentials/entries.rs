@@ -17,7 +17,7 @@ const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 /// The parts of `config.json` that matter here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct DockerConfig {
+pub(crate) struct DockerConfig {
     pub(super) auths: HashMap<String, Option<AuthEntry>>,
     pub(super) cred_helpers: HashMap<String, String>,
     pub(super) creds_store: Option<String>,
@@ -35,7 +35,7 @@ pub(super) struct AuthEntry {
 
 impl DockerConfig {
     /// What the file at `path` says. An empty one says nothing, as docker has it.
-    pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CredentialError> {
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CredentialError> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Self::default());
         }
@@ -43,7 +43,7 @@ impl DockerConfig {
     }
 
     /// What it has for `repository` of `registry`, whose `keys` are given.
-    pub(super) fn credential(
+    pub(crate) fn credential(
         &self,
         path: &Path,
         keys: &[String],
@@ -57,7 +57,7 @@ impl DockerConfig {
     }
 
     /// How many logins it has or names helpers for.
-    pub(super) fn logins(&self, path: &Path) -> Result<usize, CredentialError> {
+    pub(crate) fn logins(&self, path: &Path) -> Result<usize, CredentialError> {
         for (key, entry) in &self.auths {
             let checked = entry.as_ref().map(entry_credential).transpose();
             checked.map_err(|reason| wrong(path, format!("of {key}, {reason}")))?;
@@ -87,7 +87,7 @@ fn wrong(path: &Path, reason: String) -> CredentialError {
 }
 
 /// The spellings under which a registry's credentials may be filed, the usual one first.
-pub(super) fn keys_of(registry: &str) -> Vec<String> {
+pub(crate) fn keys_of(registry: &str) -> Vec<String> {
     if registry_name(registry) != DOCKER_HUB {
         return vec![registry.to_owned()];
     }

@@ -38,6 +38,11 @@ pub(super) async fn run_helper(
             false => Err(fail(failure(&answer))),
         };
     }
+    read_answer(&answer).map_err(fail)
+}
+
+/// What a helper knows, by its answer. The error is what is wrong with that.
+pub(crate) fn read_answer(answer: &[u8]) -> Result<Option<Credential>, String> {
     #[derive(Deserialize)]
     struct Answer {
         #[serde(rename = "Username")]
@@ -47,7 +52,7 @@ pub(super) async fn run_helper(
     }
     // The answer holds a secret, so the message must not quote it.
     let Answer { username, secret } =
-        serde_json::from_slice(&answer).map_err(|_| fail("its answer is not JSON as agreed".to_owned()))?;
+        serde_json::from_slice(answer).map_err(|_| "its answer is not JSON as agreed".to_owned())?;
     Ok(match (username.as_str(), secret.is_empty()) {
         (_, true) => None,
         (TOKEN_USER, _) => Some(Credential::IdentityToken(secret)),

@@ -29,7 +29,7 @@ pub struct ProviderSettings {
 
 /// `CredentialProviderConfig`, `kubelet.config.k8s.io/v1` and its predecessors.
 #[derive(Debug, Deserialize)]
-struct Config {
+pub(crate) struct Config {
     kind: String,
     #[serde(default)]
     providers: Vec<Provider>,
@@ -125,7 +125,7 @@ impl ProviderSettings {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Config, String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Config, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
     let config: Config = serde_saphyr::from_str(text)
         .map_err(|error| format!("it is not the kubelet's configuration of credential providers: {error}"))?;
@@ -161,14 +161,19 @@ impl Provider {
         if !success {
             return Err("it failed; run it by hand to see why".to_owned());
         }
-        // The answer holds secrets, so no message may quote it.
-        let answer: Answer =
-            serde_json::from_slice(&answer).map_err(|_| "its answer is not JSON as agreed".to_owned())?;
-        if answer.kind != "CredentialProviderResponse" {
-            return Err("its answer is of another kind".to_owned());
-        }
-        Ok(choose(answer.auth.unwrap_or_default(), image))
+        read_answer(&answer, image)
     }
+}
+
+/// What a provider gives for an image, by its answer. The error is what is wrong with that.
+pub(crate) fn read_answer(answer: &[u8], image: &str) -> Result<Option<Credential>, String> {
+    // The answer holds secrets, so no message may quote it.
+    let answer: Answer =
+        serde_json::from_slice(answer).map_err(|_| "its answer is not JSON as agreed".to_owned())?;
+    if answer.kind != "CredentialProviderResponse" {
+        return Err("its answer is of another kind".to_owned());
+    }
+    Ok(choose(answer.auth.unwrap_or_default(), image))
 }
 
 /// Of several that are for an image the kubelet takes the last by name first, which is the longest path.

@@ -406,7 +406,7 @@ struct Entry {
 }
 
 /// What the body of an error says: the distribution specification's `errors`, or the start of a plain text.
-fn error_message(body: &[u8]) -> String {
+pub(crate) fn error_message(body: &[u8]) -> String {
     if let Ok(Errors { errors }) = serde_json::from_slice(body) {
         let texts: Vec<String> = errors
             .iter()

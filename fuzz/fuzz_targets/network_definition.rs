@@ -1,0 +1,25 @@
+//! A network's definition, which an administrator or another program has written: an error that names the file, or plugins
+//! whose names are no paths.
+#![no_main]
+
+use std::fs;
+use std::path::Path;
+
+use xebec_network::{Networks, Places};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
+        return;
+    };
+    let root = directory.path().join("root");
+    let networks = root.join("networks");
+    fs::create_dir_all(&networks).expect("a directory");
+    fs::write(networks.join("web.conflist"), bytes).expect("written");
+    let (found, unusable) = Networks::new(&Places::new(&root, Path::new("/nowhere")))
+        .list()
+        .expect("the directory is there");
+    assert_eq!(found.len() + unusable.len(), 1);
+    if let Some(error) = unusable.first() {
+        assert!(error.to_string().contains("web.conflist"), "{error}");
+    }
+});

@@ -1,0 +1,11 @@
+//! What a CNI plugin printed, what the kernel says of the host's network, and `/etc/hosts` of a container: what is noted are addresses, a
+//! message is a line, and a container's own lines stay.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    xebec_network::fuzzing::plugin_output(bytes);
+    xebec_network::fuzzing::container_hosts(bytes);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        xebec_network::fuzzing::host_files(text);
+    }
+});
