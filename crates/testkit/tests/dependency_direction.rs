@@ -49,6 +49,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xebec-transfer",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-oci",
+            "xebec-settings",
+            "xebec-store",
+            "xebec-upstream",
+        ],
+    ),
+    (
         "xebec-registry",
         &[
             "xebec-format",
@@ -60,6 +71,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-settings",
             "xebec-access",
             "xebec-store",
+            "xebec-transfer",
             "xebec-upstream",
         ],
     ),
