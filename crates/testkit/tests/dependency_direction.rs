@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-settings", &[]),
     ("xebec-access", &["xebec-kernel", "xebec-settings"]),
     ("xebec-store", &["xebec-kernel"]),
+    ("xebec-policy", &["xebec-kernel", "xebec-settings", "xebec-store"]),
     (
         "xebec-upstream",
         &[
@@ -70,6 +71,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-artifact",
             "xebec-settings",
             "xebec-access",
+            "xebec-policy",
             "xebec-store",
             "xebec-transfer",
             "xebec-upstream",
