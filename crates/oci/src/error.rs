@@ -37,6 +37,10 @@ pub enum Object {
     Range(Digest, Range<u64>),
     /// What refers to a manifest.
     Referrers(Digest),
+    /// Which tags a repository has.
+    Tags,
+    /// Which repositories there are.
+    Catalog,
     /// To take a blob.
     BlobUpload(Digest),
     /// To take a manifest under a tag or digest.
@@ -57,6 +61,8 @@ impl fmt::Display for Target {
                 write!(f, ": bytes {}..{} of blob {digest}", range.start, range.end)
             }
             Object::Referrers(digest) => write!(f, ": referrers of {digest}"),
+            Object::Tags => write!(f, ": list of tags"),
+            Object::Catalog => write!(f, ": list of repositories"),
             Object::BlobUpload(digest) => write!(f, ": upload of blob {digest}"),
             Object::ManifestUpload(name) => write!(f, ": upload of manifest {name}"),
         }

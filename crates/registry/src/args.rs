@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use xebec_kernel::size::Bytes;
+use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 use xebec_settings::period::Period;
 
 const EXAMPLES: &str = "Examples:
@@ -12,6 +13,8 @@ const EXAMPLES: &str = "Examples:
   xebec-registry check-config /etc/xebec-registry.toml
   xebec-registry gc --dry-run --config /etc/xebec-registry.toml
   xebec-registry backup /backup/registry --config /etc/xebec-registry.toml
+  xebec-registry import /var/lib/registry --config /etc/xebec-registry.toml
+  xebec-registry mirror registry.example.com/team --config /etc/xebec-registry.toml
   xebec-registry user add anna --config /etc/xebec-registry.toml
 
 Exit codes: 0, all is well; 1, an error; 2, the command line is wrong; 3, something that is kept is damaged or missing.
@@ -49,6 +52,10 @@ pub(crate) enum Command {
     Restore(Restore),
     /// Say whether everything works that this registry needs, with the cause and the next step of what does not.
     Doctor(Doctor),
+    /// Take over what a CNCF distribution registry has in a directory.
+    Import(Import),
+    /// Copy repositories of a registry that runs.
+    Mirror(Mirror),
     /// Add, change, remove and list the users of an htpasswd file.
     User(Users),
     /// Print a completion script for a shell.
@@ -224,6 +231,89 @@ pub(crate) struct Doctor {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry import /var/lib/registry --dry-run --root /var/lib/xebec-registry
+  xebec-registry import /var/lib/registry --config /etc/xebec-registry.toml
+  xebec-registry import /var/lib/registry --repository 'team/**' --hard-link --root /var/lib/xebec-registry
+
+DIR is the rootdirectory of the other registry's storage, which has docker/registry/v2. Run it as the user that serves. What is damaged,
+missing or of an unknown kind is named and skipped; then the exit code is 1. Another run passes over what is here.")]
+pub(crate) struct Import {
+    /// The directory.
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Only repositories that this covers: team/app, team/*, team/**. May be given several times.
+    #[arg(long = "repository", value_name = "PATTERN", value_parser = RepositoryPattern::parse)]
+    pub(crate) repositories: Vec<RepositoryPattern>,
+    /// Say what would come, and how much; write nothing. Manifests are compared with their digests, blobs are not read.
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Copy no blobs: give their files a second name in the store, on the same file system. The other registry goes on as it is.
+    #[arg(long, conflicts_with = "move_files")]
+    pub(crate) hard_link: bool,
+    /// The same, and remove the files from the directory once an image that names them is here. The other registry must have ended.
+    #[arg(long = "move", conflicts_with = "repositories")]
+    pub(crate) move_files: bool,
+    /// Print what was done as an object of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry mirror registry.example.com/team --config /etc/xebec-registry.toml
+  xebec-registry mirror docker.io --repository library/nginx --tag '1.*' --to hub --root /var/lib/xebec-registry
+  xebec-registry mirror --config /etc/xebec-registry.toml
+
+Without SOURCE, each [[mirror]] of the configuration is made once. Names without a star need no list of repositories, which many registries
+do not give. What is here is not fetched again; what cannot be had is named and skipped, and then the exit code is 1.")]
+pub(crate) struct Mirror {
+    /// The registry, as host[:port], and perhaps a prefix of names.
+    #[arg(value_name = "SOURCE[/PREFIX]")]
+    pub(crate) source: Option<String>,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Only repositories that this covers, by their whole names there: library/nginx, team/**. May be given several times.
+    #[arg(long = "repository", value_name = "PATTERN", value_parser = RepositoryPattern::parse, requires = "source")]
+    pub(crate) repositories: Vec<RepositoryPattern>,
+    /// Only tags that this covers, as 1.*; signatures and referrers come along. May be given several times.
+    #[arg(long = "tag", value_name = "PATTERN", value_parser = TagPattern::parse, requires = "source")]
+    pub(crate) tags: Vec<TagPattern>,
+    /// What stands before the names here.
+    #[arg(long, value_name = "PREFIX", requires = "source")]
+    pub(crate) to: Option<String>,
+    /// Speak to the source without TLS.
+    #[arg(long, requires = "source")]
+    pub(crate) plain_http: bool,
+    /// A PEM file with certificate authorities to trust beside those of the system.
+    #[arg(long, value_name = "FILE", requires = "source")]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Log in with this name, and the password that --password-env names.
+    #[arg(long, value_name = "NAME", requires_all = ["source", "password_env"])]
+    pub(crate) username: Option<String>,
+    /// The variable of the environment that has the password.
+    #[arg(long, value_name = "VARIABLE", requires = "username")]
+    pub(crate) password_env: Option<String>,
+    /// Instead of both: a file of logins as docker and podman write it.
+    #[arg(long, value_name = "FILE", requires = "source", conflicts_with = "username")]
+    pub(crate) docker_config: Option<PathBuf>,
+    /// Bytes of blobs in a second, at most, as 20m.
+    #[arg(long, value_name = "SIZE", requires = "source")]
+    pub(crate) rate: Option<Bytes>,
+    /// Blobs and tags that are copied at the same time.
+    #[arg(long, value_name = "N", requires = "source")]
+    pub(crate) jobs: Option<usize>,
+    /// Remove tags here that the source has no longer.
+    #[arg(long, requires = "source")]
+    pub(crate) prune: bool,
+    /// Print what was done as an object of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -244,6 +334,30 @@ mod tests {
         };
         assert_eq!(serve.listen, [":5000"]);
         assert_eq!(serve.place.root, Some(PathBuf::from("/r")));
+    }
+
+    #[test]
+    fn files_are_linked_or_moved_and_all_of_them() {
+        let parse = |options: &[&str]| {
+            let words = ["xebec-registry", "import", "/d"].iter().chain(options);
+            Cli::try_parse_from(words)
+        };
+        assert!(parse(&["--hard-link", "--repository", "team/**"]).is_ok());
+        assert!(parse(&["--hard-link", "--move"]).is_err());
+        assert!(parse(&["--move", "--repository", "team/**"]).is_err());
+        assert!(parse(&["--repository", "Team"]).is_err());
+    }
+
+    #[test]
+    fn what_is_said_of_a_source_needs_one() {
+        let parse = |options: &[&str]| {
+            let words = ["xebec-registry", "mirror"].iter().chain(options);
+            Cli::try_parse_from(words)
+        };
+        assert!(parse(&[]).is_ok());
+        assert!(parse(&["--prune"]).is_err());
+        assert!(parse(&["r.lan", "--prune", "--rate", "10m", "--tag", "v*"]).is_ok());
+        assert!(parse(&["r.lan", "--username", "robot"]).is_err());
     }
 
     #[test]

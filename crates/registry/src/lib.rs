@@ -23,10 +23,11 @@ pub mod indexing;
 pub mod metrics;
 pub mod mode_file;
 pub mod page;
-pub mod policy;
 pub mod request;
 pub mod route;
 pub mod server;
 pub mod state;
 pub mod upkeep;
 pub mod webhooks;
+
+pub use xebec_policy as policy;

@@ -10,7 +10,10 @@ mod args;
 mod backup;
 mod collect;
 mod doctor;
+mod import;
 mod logging;
+mod mirror;
+mod moved;
 mod paperwork;
 mod progress;
 mod scrub;
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
         Command::Backup(args) => backup::backup(&args, cli.verbose),
         Command::Restore(args) => backup::restore(&args, cli.verbose),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Import(args) => well(import::import(&args, cli.verbose)),
+        Command::Mirror(args) => well(mirror::mirror(&args, cli.verbose)),
         Command::User(args) => well(users::carry_out(&args)),
         Command::Completion { shell } => {
             out!("{}", paperwork::completion(shell));

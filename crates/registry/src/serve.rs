@@ -23,7 +23,7 @@ use xebec_store::{CollectOptions, Store};
 use xebec_upstream::Upstreams;
 
 use crate::args::Serve;
-use crate::logging;
+use crate::{logging, mirror};
 
 /// Pulls are written down this often, and when the server ends.
 const PULLS_WRITTEN_EACH: Duration = Duration::from_secs(60);
@@ -56,12 +56,14 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let store = Store::open(&config.store).await?;
     let mut registry = Registry::new(store.clone());
     registry.settings = config.api.clone();
-    look_elsewhere(&mut registry, &config)?;
+    let arrived = Arc::new(Notify::new());
+    look_elsewhere(&mut registry, &config, &arrived)?;
     registry.immutability = config.immutability.clone();
     registry.quotas = Quotas::new(config.quotas.clone());
     registry.mode = ModeFile::new(config.store.root.join("mode"), config.mode.clone());
     protect(&mut registry, &config)?;
     let registry = Arc::new(registry);
+    let mirrors = mirror::configured(&config, &store)?;
     let server = Server::listen(registry.clone(), config.server.clone()).await?;
     let scheme = if server.is_safe() { "https" } else { "http" };
     for address in server.addresses() {
@@ -69,6 +71,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     }
     let reload = server.reloader();
     tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, reload));
+    mirror::schedule(mirrors, &registry, &arrived);
     if !config.collect_every.is_zero() {
         let upkeep = Upkeep::new(&store, &config);
         tokio::spawn(collect(registry, upkeep, config.collect_every));
@@ -92,13 +95,12 @@ async fn run(config: Config) -> anyhow::Result<()> {
 }
 
 /// Has the registry fetch what others have, and index what comes.
-fn look_elsewhere(registry: &mut Registry, config: &Config) -> anyhow::Result<()> {
-    let arrived = Arc::new(Notify::new());
+fn look_elsewhere(registry: &mut Registry, config: &Config, arrived: &Arc<Notify>) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var(name).ok();
-    registry.upstreams = Upstreams::new(&config.upstreams, &registry.store, &arrived, environment)?;
+    registry.upstreams = Upstreams::new(&config.upstreams, &registry.store, arrived, environment)?;
     if config.indexing.enabled {
         let (store, upstreams) = (registry.store.clone(), registry.upstreams.clone());
-        let indexer = Arc::new(Indexer::new(&config.indexing, store, upstreams, arrived)?);
+        let indexer = Arc::new(Indexer::new(&config.indexing, store, upstreams, arrived.clone())?);
         registry.listeners.push(indexer.clone());
         tokio::spawn(indexer.run());
     }

@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-settings", &[]),
     ("xebec-access", &["xebec-kernel", "xebec-settings"]),
     ("xebec-store", &["xebec-kernel"]),
+    ("xebec-policy", &["xebec-kernel", "xebec-settings", "xebec-store"]),
     (
         "xebec-upstream",
         &[
@@ -46,6 +47,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-oci",
             "xebec-settings",
             "xebec-store",
+        ],
+    ),
+    (
+        "xebec-transfer",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-oci",
+            "xebec-settings",
+            "xebec-store",
+            "xebec-upstream",
         ],
     ),
     (
@@ -59,7 +71,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-artifact",
             "xebec-settings",
             "xebec-access",
+            "xebec-policy",
             "xebec-store",
+            "xebec-transfer",
             "xebec-upstream",
         ],
     ),

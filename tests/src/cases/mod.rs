@@ -27,6 +27,7 @@ mod quota;
 mod reading;
 mod registry;
 mod registry_lazy;
+mod registry_moving;
 mod runtime;
 mod service;
 mod soak;
@@ -104,6 +105,7 @@ pub(crate) fn all() -> Vec<Case> {
         runtime::cases(),
         laziness::cases(),
         registry_lazy::cases(),
+        registry_moving::cases(),
         lingering::cases(),
         deaths::cases(),
         succession::cases(),

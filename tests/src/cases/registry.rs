@@ -33,7 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Why a case cannot run here, if one of the programs that it needs is missing.
-fn missing(tools: &[&str]) -> Option<Outcome> {
+pub(super) fn missing(tools: &[&str]) -> Option<Outcome> {
     if OwnRegistry::program().is_none() {
         let reason = "xebec-registry is not built: run scripts/release.sh, or set XEBEC_REGISTRY_BIN";
         return Some(Outcome::Skipped(reason.to_owned()));
@@ -92,7 +92,7 @@ fn conformance(world: &World) -> Result<Outcome> {
 }
 
 /// An image of two layers as an OCI layout in the case's directory.
-fn layout(world: &World, programs: bool) -> Result<String> {
+pub(super) fn layout(world: &World, programs: bool) -> Result<String> {
     let mut tar = TarBuilder::new();
     for directory in [
         "bin",
@@ -142,7 +142,7 @@ fn layout(world: &World, programs: bool) -> Result<String> {
     Ok(format!("oci:{}:latest", directory.display()))
 }
 
-fn skopeo_push(layout: &str, reference: &str, options: &[&str]) -> Result<()> {
+pub(super) fn skopeo_push(layout: &str, reference: &str, options: &[&str]) -> Result<()> {
     run(Command::new("skopeo")
         .args(["copy", "--quiet", "--dest-tls-verify=false"])
         .args(options)
@@ -151,7 +151,7 @@ fn skopeo_push(layout: &str, reference: &str, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn said(command: &mut Command) -> Result<String> {
+pub(super) fn said(command: &mut Command) -> Result<String> {
     let output = run(command)?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -52,6 +52,9 @@ pub(crate) struct Scope {
     pub(crate) mount_from: Option<String>,
 }
 
+/// Stands for the list of all repositories where a repository's name stands.
+const CATALOG: &str = "*";
+
 impl Scope {
     pub(crate) fn pull(repository: &str) -> Self {
         Self {
@@ -69,8 +72,16 @@ impl Scope {
         }
     }
 
+    /// The list of all repositories. No repository has this name.
+    pub(crate) fn catalog() -> Self {
+        Self::pull(CATALOG)
+    }
+
     /// As distribution's token specification writes them.
     fn texts(&self) -> Vec<String> {
+        if self.repository == CATALOG {
+            return vec!["registry:catalog:*".to_owned()];
+        }
         let actions = if self.push { "pull,push" } else { "pull" };
         let own = (!self.repository.is_empty()).then(|| format!("repository:{}:{actions}", self.repository));
         let other = self

@@ -8,6 +8,7 @@ mod blob;
 pub(crate) mod call_options;
 mod failover;
 mod head;
+mod lists;
 mod manifest;
 pub(crate) mod outage;
 mod probe;

@@ -18,6 +18,7 @@ use crate::server::Network;
 use crate::webhooks::WebhookSettings;
 use xebec_access::settings::AuthSettings;
 use xebec_settings::period::Period;
+use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
 
 /// The whole file.
@@ -32,6 +33,8 @@ pub(super) struct File {
     pub(super) log: Log,
     pub(super) indexing: IndexingSettings,
     pub(super) upstream: Vec<UpstreamSettings>,
+    #[serde(rename = "mirror")]
+    pub(super) mirrors: Vec<Spanned<MirrorSettings>>,
     pub(super) auth: Option<Spanned<AuthSettings>>,
     pub(super) audit: Option<AuditSettings>,
     pub(super) mode: ModeSettings,

@@ -25,6 +25,7 @@ use crate::state::ApiSettings;
 use crate::webhooks::WebhookSettings;
 use file::File;
 use xebec_access::settings::AuthSettings;
+use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
 
 /// A configuration file is small; what is larger is not one.
@@ -47,6 +48,8 @@ pub struct Config {
     pub indexing: IndexingSettings,
     /// Other registries whose images are fetched when they are asked for.
     pub upstreams: Vec<UpstreamSettings>,
+    /// Other registries that are copied, some of them again and again.
+    pub mirrors: Vec<MirrorSettings>,
     /// Who may do what; without it, everybody everything.
     pub auth: Option<AuthSettings>,
     /// Where it is written down who did what.
@@ -109,6 +112,7 @@ impl Config {
             log_format: LogFormat::Text,
             indexing: IndexingSettings::default(),
             upstreams: Vec::new(),
+            mirrors: Vec::new(),
             auth: None,
             audit: None,
             webhooks: Vec::new(),
@@ -196,6 +200,7 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         log_format: file.log.format,
         indexing: file.indexing,
         upstreams: file.upstream,
+        mirrors: file.mirrors.into_iter().map(mirror).collect::<Result<_, _>>()?,
         auth: file.auth.map(auth).transpose()?,
         audit: file.audit,
         webhooks: file.webhooks.into_iter().map(webhook).collect::<Result<_, _>>()?,
@@ -227,6 +232,16 @@ fn retention(rule: Spanned<RetentionRule>) -> Result<RetentionRule, Problem> {
         Ok(()) => Ok(rule.into_inner()),
         Err(error) => Err(Problem {
             at: Some(rule.span()),
+            text: error.to_string(),
+        }),
+    }
+}
+
+fn mirror(mirror: Spanned<MirrorSettings>) -> Result<MirrorSettings, Problem> {
+    match mirror.get_ref().check() {
+        Ok(()) => Ok(mirror.into_inner()),
+        Err(error) => Err(Problem {
+            at: Some(mirror.span()),
             text: error.to_string(),
         }),
     }
@@ -376,6 +391,8 @@ mod tests {
             "NOT_SET",
         );
         at("[log]\nformat = \"yaml\"", 2, "yaml");
+        at("[[mirror]]\nsource = \"r.lan\"\nevery = \"often\"", 3, "often");
+        at("\n[[mirror]]\nsource = \"https://r.lan\"", 2, "https://r.lan");
         at("\n[[retention]]\nrepositories = \"**\"", 2, "says nothing");
         at(
             "[[retention]]\nrepositories = \"**\"\nkeep_newest = 0",

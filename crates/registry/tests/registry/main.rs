@@ -16,6 +16,7 @@ mod images;
 mod indexing;
 mod listings;
 mod manifests;
+mod moving;
 mod pages;
 mod policy;
 mod protected;

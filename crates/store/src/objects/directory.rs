@@ -6,6 +6,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
+use rustix::fs::{AtFlags, CWD, linkat};
 use xebec_kernel::file::sync_directory;
 
 use crate::digest::{Algorithm, Hasher};
@@ -99,6 +101,20 @@ impl Directory {
         let lock = open_lock(&self.top.join(LOCK))?;
         lock.lock()?;
         Ok(lock)
+    }
+
+    /// Gives an object the bytes of a file that is there already, by one more name of it. The file, whatever stands under its old name
+    /// by now, is durable then.
+    pub(super) async fn link(&self, key: &str, file: File) -> io::Result<()> {
+        let path = self.path(key)?;
+        blocking(move || {
+            path.parent().map_or(Ok(()), make_directory)?;
+            let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
+            linkat(CWD, opened, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
+            file.sync_all()?;
+            path.parent().map_or(Ok(()), sync_directory)
+        })
+        .await
     }
 
     pub(super) async fn resume(&self, key: &str) -> io::Result<FileWriter> {

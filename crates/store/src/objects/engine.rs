@@ -1,5 +1,6 @@
 //! The engines behind one face.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -98,6 +99,17 @@ impl Objects {
         match self {
             Self::Directory(directory) => Some(directory),
             Self::S3(_) => None,
+        }
+    }
+
+    /// Makes an object of a file, without copying it.
+    ///
+    /// # Errors
+    /// `Unsupported` if objects are no files; `CrossesDevices` if the file is on another file system.
+    pub(crate) async fn link(&self, key: &str, file: File) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.link(key, file).await,
+            Self::S3(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

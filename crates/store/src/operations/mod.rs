@@ -1,5 +1,6 @@
 //! What a store does, by subject.
 
+mod adopt;
 mod backup;
 mod blobs;
 mod collect;

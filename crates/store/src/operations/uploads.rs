@@ -69,7 +69,7 @@ impl Store {
         })
     }
 
-    async fn upload_record(
+    pub(crate) async fn upload_record(
         &self,
         repository: &RepositoryName,
         id: &UploadId,
@@ -264,7 +264,7 @@ impl Store {
     }
 
     /// The one transaction by which an upload becomes a blob; `None` if the upload is gone.
-    async fn record_blob(
+    pub(crate) async fn record_blob(
         &self,
         repository: &RepositoryName,
         id: &UploadId,

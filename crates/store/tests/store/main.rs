@@ -7,6 +7,7 @@
     reason = "a test that cannot go on should stop"
 )]
 
+mod adopt;
 mod backup;
 mod blobs;
 mod collection;

@@ -14,7 +14,7 @@ use std::ops::Bound;
 
 use serde::Deserialize;
 
-use super::immutability::Immutability;
+use crate::immutability::Immutability;
 use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 use xebec_settings::period::Period;
 
@@ -333,7 +333,7 @@ fn newest<'a>(rule: &RetentionRule, tags: &'a [TagRecord]) -> BTreeSet<&'a str> 
 
 /// What the digest begins with that a tag like `sha256-<hex>` or `sha256-<hex>.sig` belongs to: the referrers tag of the
 /// distribution specification, which has 64 digits of any digest, and cosign's names.
-pub(super) fn companion_of(tag: &str) -> Option<String> {
+pub(crate) fn companion_of(tag: &str) -> Option<String> {
     let (algorithm, rest) = tag.split_once('-')?;
     let hex = rest.split('.').next()?;
     let sound = matches!(algorithm, "sha256" | "sha512")

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::immutability::Immutability;
-use super::retention::companion_of;
+use crate::immutability::Immutability;
+use crate::retention::companion_of;
 use xebec_store::{Digest, Holding, TagRecord};
 
 /// An image of an upstream's with all that belongs to it.

@@ -1,0 +1,106 @@
+//! What a registry has: its repositories, and a repository's tags, as lists in pages.
+
+use reqwest::header::LINK;
+use reqwest::{Method, Url};
+use serde::Deserialize;
+
+use super::Client;
+use crate::auth::Scope;
+use crate::error::{ClientError, Fault, Object, Target};
+use crate::reference::Repository;
+use crate::transport::headers::next_link;
+use crate::transport::registry::Endpoint;
+use crate::transport::{Ask, Place};
+
+/// Names that are asked for at once.
+const PAGE: usize = 1000;
+/// Longest page. Some registries send all that they have, whatever they are asked for.
+const MAX_PAGE: u64 = 64 << 20;
+/// Most pages of one list.
+const MAX_PAGES: usize = 10_000;
+
+#[derive(Deserialize)]
+struct Page {
+    /// Some registries say `null` for none.
+    #[serde(default)]
+    tags: Option<Vec<String>>,
+    #[serde(default)]
+    repositories: Option<Vec<String>>,
+}
+
+impl Client {
+    /// All tags of a repository, as the registry names them.
+    ///
+    /// # Errors
+    /// [`ClientError`] names what was asked for and why it could not be had.
+    pub async fn tags(&self, repository: &Repository) -> Result<Vec<String>, ClientError> {
+        let target = self.target(repository, Object::Tags);
+        let path = format!("{}/tags/list?n={PAGE}", repository.name());
+        self.list(target, path, Scope::pull(repository.name())).await
+    }
+
+    /// The names of all repositories of `registry`. Many registries do not tell them.
+    ///
+    /// # Errors
+    /// [`ClientError`] names what was asked for and why it could not be had.
+    pub async fn catalog(&self, registry: &str) -> Result<Vec<String>, ClientError> {
+        let target = Target {
+            registry: registry.to_owned(),
+            repository: None,
+            object: Object::Catalog,
+        };
+        self.list(target, format!("_catalog?n={PAGE}"), Scope::catalog())
+            .await
+    }
+
+    async fn list(&self, target: Target, path: String, scope: Scope) -> Result<Vec<String>, ClientError> {
+        let mut names = Vec::new();
+        let mut place = Place::Path(path);
+        for _ in 0..MAX_PAGES {
+            // Each page has the time of a call.
+            let mut failover = self.failover_at_origin(target.clone());
+            let ask = Ask::new(Method::GET, place, scope.clone());
+            let (page, next) = loop {
+                let endpoint = failover.endpoint();
+                match failover.limit(self.page(&endpoint, &ask)).await {
+                    Ok(page) => break page,
+                    Err(fault) => failover.failed(fault).await?,
+                }
+            };
+            failover.succeeded();
+            names.extend(page);
+            match next {
+                Some(next) => place = next,
+                None => return Ok(names),
+            }
+        }
+        let cause = Fault::Protocol(format!("the list has more than {MAX_PAGES} pages"));
+        Err(ClientError::Failed {
+            target: Box::new(target),
+            attempts: 1,
+            cause,
+        })
+    }
+
+    async fn page(&self, endpoint: &Endpoint, ask: &Ask) -> Result<(Vec<String>, Option<Place>), Fault> {
+        let answer = self.transport.send(endpoint, ask, &self.counters).await?;
+        if answer.status() != 200 {
+            return Err(answer.into_fault().await);
+        }
+        let here = answer.url().clone();
+        let next = answer.header(LINK.as_str()).and_then(next_link);
+        let next = next.map(|link| here.join(link)).transpose();
+        let next =
+            next.map_err(|error| Fault::Protocol(format!("the next page of a list is nowhere: {error}")))?;
+        let elsewhere = |next: &Url| next.origin() != here.origin();
+        if next.as_ref().is_some_and(elsewhere) {
+            return Err(Fault::Protocol("the next page of a list is elsewhere".to_owned()));
+        }
+        // A page that leads to itself has no end.
+        let next = next.filter(|next| *next != here);
+        let page: Page = serde_json::from_slice(&answer.body(MAX_PAGE).await?)
+            .map_err(|error| Fault::Protocol(format!("the list cannot be read: {error}")))?;
+        let names = page.tags.or(page.repositories).unwrap_or_default();
+        Ok((names, next.map(Place::Url)))
+    }
+}

@@ -1,0 +1,58 @@
+//! `xebec-registry import`.
+
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use xebec_registry::config::LogFormat;
+use xebec_store::Store;
+use xebec_transfer::{ImportOptions, Taking, Tally, import as take_over};
+
+use crate::args::Import;
+use crate::moved;
+use crate::{logging, mirror};
+
+/// Imports a directory, and says what came of it.
+pub(crate) fn import(args: &Import, verbose: u8) -> anyhow::Result<()> {
+    let config = crate::configured(&args.place)?;
+    logging::start(verbose, LogFormat::Text);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the program's threads")?;
+    let options = ImportOptions {
+        taking: match (args.hard_link, args.move_files) {
+            (_, true) => Taking::Move,
+            (true, false) => Taking::HardLink,
+            (false, false) => Taking::Copy,
+        },
+        repositories: args.repositories.clone(),
+        rules: mirror::rules(&config),
+        dry_run: args.dry_run,
+    };
+    runtime.block_on(async {
+        let store = Store::open(&config.store).await?;
+        let tally = Arc::new(Tally::default());
+        if std::io::stderr().is_terminal() && !args.dry_run {
+            expect(&store, args, &options, &tally).await?;
+        }
+        let done = moved::watch(&tally, take_over(&store, &args.directory, &options, &tally)).await;
+        moved::report(&tally, args.json, args.dry_run);
+        done?;
+        moved::verdict(&tally)
+    })
+}
+
+/// Counts beforehand, so that progress has an end.
+async fn expect(store: &Store, args: &Import, options: &ImportOptions, tally: &Tally) -> anyhow::Result<()> {
+    let options = ImportOptions {
+        dry_run: true,
+        ..options.clone()
+    };
+    // What is wrong is said when it is met again.
+    let counted = Arc::new(Tally::default());
+    take_over(store, &args.directory, &options, &counted).await?;
+    let counted = counted.read(usize::MAX);
+    tally.expect(counted.manifests + counted.manifests_here, counted.bytes);
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! What other registries have, moved into a store.
+//!
+//! * [`import`] reads the directory in which CNCF distribution keeps what it has, by copy or in place.
+//! * [`Mirror`] copies repositories of a registry that runs, once or again and again.
+//!
+//! Both put manifests by the way on which pushes come, after what they name, so that referrers work, indexing follows, and a process that
+//! is killed leaves nothing half-visible. Both pass over what is here, so that a second run goes on where the first one ended. What is
+//! damaged, missing or foreign is named and skipped, and the rest goes on.
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | `import` | the walk through a directory, which is not trusted: no link in it is followed |
+//! | `mirror` | the copy of a repository, and what the configuration says of it |
+//! | `put` | manifests and tags into the store, by the registry's rules |
+//! | `tally` | what was moved, and what was skipped |
+//! | `turns` | one blob is moved once at a time |
+
+mod import;
+mod mirror;
+mod put;
+mod tally;
+mod turns;
+
+pub use self::import::{ImportError, ImportOptions, Taking, import};
+pub use self::mirror::{Mirror, MirrorError, MirrorSettings, MirrorSettingsError};
+pub use self::put::Rules;
+pub use self::tally::{Moved, Skipped, Tally};
