@@ -1,7 +1,7 @@
 //! Who may do what: rules by repository pattern, evaluated without any input or output.
 //!
 //! Of the rules whose pattern covers a repository, those with the **most specific** pattern count and no others
-//! ([`Specificity`](xebec_settings::pattern::Specificity) says which that is). What all of them allow to the caller is added up. So
+//! ([`Specificity`] says which that is). What all of them allow to the caller is added up. So
 //! `team/secret` with one user in its rule is closed to all that `team/**` lets in, and a rule can only be widened in
 //! its own place. A repository that no rule covers is closed. Administrators may do everything.
 
