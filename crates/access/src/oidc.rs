@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use xebec_settings::pattern::text_fits;
 
 use crate::identity::{Identity, Recognized};
 use crate::jwks::KeySource;
 use crate::settings::{GrantSettings, OidcSettings, Values};
 use crate::token::{Claims, Expected, TokenError};
-use xebec_settings::pattern::text_fits;
 
 /// The longest subject that is taken, in bytes. It stands in logs.
 const MAX_SUBJECT: usize = 512;

@@ -6,10 +6,10 @@
 //! its own place. A repository that no rule covers is closed. Administrators may do everything.
 
 use serde::Deserialize;
+use xebec_settings::pattern::{RepositoryPattern, Specificity};
 
 use crate::action::Actions;
 use crate::identity::Identity;
-use xebec_settings::pattern::{RepositoryPattern, Specificity};
 
 /// Whom a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use xebec_settings::pattern::RepositoryPattern;
+use xebec_settings::period::Period;
 
 use crate::action::Actions;
 use crate::outgoing;
 use crate::rights::{Rights, Rule, Who};
 use crate::token::MAX_LEEWAY;
-use xebec_settings::pattern::RepositoryPattern;
-use xebec_settings::period::Period;
 
 /// `[auth]`.
 #[derive(Debug, Clone, Deserialize)]

@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use xebec_store::{Digest, Holding, TagRecord};
+
 use crate::immutability::Immutability;
 use crate::retention::companion_of;
-use xebec_store::{Digest, Holding, TagRecord};
 
 /// An image of an upstream's with all that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use serde::Deserialize;
-
-use crate::immutability::Immutability;
 use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 use xebec_settings::period::Period;
+
+use crate::immutability::Immutability;
 
 /// `[[retention]]`.
 #[derive(Debug, Clone, Deserialize)]

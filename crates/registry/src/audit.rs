@@ -18,11 +18,11 @@ use hyper::header::{AUTHORIZATION, USER_AGENT};
 use hyper::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use xebec_access::credentials::Credentials;
+use xebec_access::{Need, Observer, Peer, Refusal};
 use xebec_kernel::clock;
 
 use crate::events::{Event, EventKind, Listener};
-use xebec_access::credentials::Credentials;
-use xebec_access::{Need, Observer, Peer, Refusal};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 8 * 1024;

@@ -4,11 +4,11 @@
 use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, StatusCode};
 use serde::Serialize;
-
-use crate::policy::immutability::ImmutableTag;
-use crate::policy::mode::ModeRefusal;
-use crate::route::RouteError;
 use xebec_access::Refusal;
+use xebec_policy::immutability::ImmutableTag;
+use xebec_policy::mode::ModeRefusal;
+
+use crate::route::RouteError;
 
 /// The most errors of one answer; a manifest may lack thousands of blobs.
 const MAX_ERRORS: usize = 32;

@@ -5,13 +5,13 @@
 //! * [`state`]: what all requests share; [`config`]: what an operator may set; [`metrics`]: figures.
 //! * [`events`]: what happened, for those who are told of it.
 //! * [`audit`], [`webhooks`]: what was done by whom, written down and told to others.
-//! * [`policy`]: what stays, what goes, and how much there may be; [`mode_file`]: whether anything may be written now.
+//! * [`mode_file`]: whether anything may be written now.
 //! * [`upkeep`]: what the rules let go is deleted, before each collection.
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`page`]: what is here, for people.
 //!
-//! Who asks and what they may do is decided in `xebec-access`; images of other registries come through `xebec-upstream`; what is kept is
-//! in `xebec-store`.
+//! Who asks and what they may do is decided in `xebec-access`; what stays, what goes and how much there may be in `xebec-policy`; images
+//! of other registries come through `xebec-upstream`, or by `xebec-transfer` for good; what is kept is in `xebec-store`.
 
 pub mod api;
 pub mod audit;
@@ -29,5 +29,3 @@ pub mod server;
 pub mod state;
 pub mod upkeep;
 pub mod webhooks;
-
-pub use xebec_policy as policy;

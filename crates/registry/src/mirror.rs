@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use tokio::sync::Notify;
+use xebec_policy::mode::Serving;
 use xebec_registry::config::{Config, LogFormat};
-use xebec_registry::policy::mode::Serving;
 use xebec_registry::state::Registry;
 use xebec_store::Store;
 use xebec_transfer::{Mirror, MirrorSettings, Rules, Tally};

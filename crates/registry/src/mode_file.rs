@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::policy::mode::Mode;
+use xebec_policy::mode::Mode;
 
 /// The file is looked at no more often than this.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

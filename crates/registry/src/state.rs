@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use xebec_access::Guard;
+use xebec_policy::immutability::Immutability;
+use xebec_policy::quota::Quotas;
 use xebec_store::Store;
+use xebec_upstream::Upstreams;
 
 use crate::events::{Event, Listener};
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::page::activity::Activity;
-use crate::policy::immutability::Immutability;
-use crate::policy::quota::Quotas;
-use xebec_access::Guard;
-use xebec_upstream::Upstreams;
 
 /// How requests are carried out.
 #[derive(Clone, Debug)]

@@ -19,12 +19,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
-use xebec_kernel::clock;
-
-use crate::events::{Event, EventKind, Listener};
 use xebec_access::outgoing::{self, OutgoingError};
+use xebec_kernel::clock;
 use xebec_settings::pattern::RepositoryPattern;
 use xebec_settings::period::Period;
+
+use crate::events::{Event, EventKind, Listener};
 
 /// The media type of the body.
 const MEDIA_TYPE: &str = "application/vnd.docker.distribution.events.v1+json";

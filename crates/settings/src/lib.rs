@@ -1,6 +1,7 @@
-//! Values that a server's configuration file has: lengths of time, and patterns of repositories and tags.
+//! Values that a server's configuration file has.
 //!
-//! * [`period`]: `90s`, `12h`, `30d`. * [`pattern`]: `team/*`, `docker.io/**`.
+//! * [`period`]: lengths of time, as `90s`, `12h`, `30d`.
+//! * [`pattern`]: names of repositories and tags, as `team/*`, `docker.io/**`.
 //!
 //! Each is read from its text, and its error says what to write instead. This crate uses no other of the project.
 

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderName, USER_AGENT};
 use hyper::http::request::Parts;
+use xebec_access::{Action, Caller, Need, Peer};
 use xebec_store::{Digest, RepositoryName, Tag};
 
 use crate::body::RequestBody;
@@ -12,7 +13,6 @@ use crate::error::ApiError;
 use crate::events::{Event, EventKind, Origin};
 use crate::request::Query;
 use crate::state::Registry;
-use xebec_access::{Action, Caller, Need, Peer};
 
 /// The id of a request, which the server puts into its extensions.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LOCATION};
 use hyper::{Method, StatusCode};
 use xebec_store::{Algorithm, Digest, Manifest, NewManifest, RepositoryName, Tag};
+use xebec_upstream::manifest::{DOCKER_MANIFEST, Facts, OCI_MANIFEST, is_index, usual_platform};
 
 use super::call::{Call, Outcome, What};
 use super::failure;
@@ -15,7 +16,6 @@ use crate::error::{ApiError, Code};
 use crate::events::EventKind;
 use crate::request::{Accept, percent_encode};
 use crate::route::Reference;
-use xebec_upstream::manifest::{DOCKER_MANIFEST, Facts, OCI_MANIFEST, is_index, usual_platform};
 
 /// Tells a client that the registry knows subjects, so that it need not keep a fallback tag.
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");

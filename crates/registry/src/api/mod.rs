@@ -21,6 +21,7 @@ mod uploads;
 use hyper::header::ALLOW;
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
+use xebec_access::{Action, Need};
 
 pub use call::RequestId;
 pub use reply::Answer;
@@ -31,7 +32,6 @@ use crate::page;
 use crate::request::Query;
 use crate::route::Route;
 use crate::state::Registry;
-use xebec_access::{Action, Need};
 
 use call::{Call, Outcome};
 

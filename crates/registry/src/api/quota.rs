@@ -8,13 +8,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::header::CONTENT_LENGTH;
+use xebec_policy::quota::{QuotaExceeded, Reservation};
 use xebec_store::RepositoryName;
 
 use super::call::Call;
 use super::failure;
 use crate::body::RequestBody;
 use crate::error::{ApiError, Code};
-use crate::policy::quota::{QuotaExceeded, Reservation};
 
 /// Makes room for `bytes` in a repository; nothing if no quota counts for it.
 pub(crate) async fn room(

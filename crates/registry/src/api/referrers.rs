@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hyper::header::{CACHE_CONTROL, HeaderName, LINK};
 use serde::Serialize;
 use xebec_store::{Digest, Referrer, RepositoryName};
+use xebec_upstream::manifest::OCI_INDEX;
 
 use super::call::{Call, Outcome};
 use super::failure;
@@ -12,7 +13,6 @@ use super::reply;
 use super::through;
 use crate::error::{ApiError, Code};
 use crate::request::{MAX_PAGE, percent_encode};
-use xebec_upstream::manifest::OCI_INDEX;
 
 const FILTERS_APPLIED: HeaderName = HeaderName::from_static("oci-filters-applied");
 /// Clients take an index of up to 4 MiB; a page ends before.

@@ -3,6 +3,7 @@
 use hyper::header::RETRY_AFTER;
 use hyper::{Method, StatusCode};
 use xebec_store::{Blob, Digest, RepositoryName};
+use xebec_upstream::{Found, Freshness, Upstream, UpstreamError};
 
 use super::call::{Call, Outcome, What};
 use super::failure;
@@ -12,7 +13,6 @@ use crate::body;
 use crate::error::{ApiError, Code};
 use crate::events::EventKind;
 use crate::route::Reference;
-use xebec_upstream::{Found, Freshness, Upstream, UpstreamError};
 
 /// When a client may ask again for what an upstream that is away has.
 const AWAY: &str = "5";

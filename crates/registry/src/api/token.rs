@@ -3,13 +3,13 @@
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
+use xebec_access::endpoint::MAX_FORM;
 
 use super::call::Outcome;
 use super::{failure, reply};
 use crate::body::RequestBody;
 use crate::error::{ApiError, Code};
 use crate::state::Registry;
-use xebec_access::endpoint::MAX_FORM;
 
 /// Gives out a token, or says why not.
 pub(crate) async fn answer(registry: &Registry, parts: &Parts, body: &mut RequestBody) -> Outcome {

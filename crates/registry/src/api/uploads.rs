@@ -6,6 +6,8 @@ use std::io;
 
 use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, LOCATION, RANGE};
 use hyper::{Method, StatusCode};
+use xebec_access::Action;
+use xebec_policy::quota::Reservation;
 use xebec_store::{AppendError, Blob, Digest, RepositoryName, UploadId};
 
 use super::call::{Call, Outcome, What};
@@ -14,9 +16,7 @@ use super::quota::{self, Counted};
 use super::reply::{self, Answer};
 use crate::error::{ApiError, Code};
 use crate::events::EventKind;
-use crate::policy::quota::Reservation;
 use crate::request::{percent_encode, upload_range};
-use xebec_access::Action;
 
 const UPLOAD_UUID: HeaderName = HeaderName::from_static("docker-upload-uuid");
 /// With so many repositories that have a blob it is tried whether the caller may read it there.

@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
-use xebec_kernel::size::Bytes;
-
-use crate::audit::AuditSettings;
-use crate::indexing::IndexingSettings;
-use crate::policy::immutability::ImmutableRule;
-use crate::policy::mode::Serving;
-use crate::policy::quota::Quota;
-use crate::policy::retention::RetentionRule;
-use crate::server::Network;
-use crate::webhooks::WebhookSettings;
 use xebec_access::settings::AuthSettings;
+use xebec_kernel::size::Bytes;
+use xebec_policy::immutability::ImmutableRule;
+use xebec_policy::mode::Serving;
+use xebec_policy::quota::Quota;
+use xebec_policy::retention::RetentionRule;
 use xebec_settings::period::Period;
 use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
+
+use crate::audit::AuditSettings;
+use crate::indexing::IndexingSettings;
+use crate::server::Network;
+use crate::webhooks::WebhookSettings;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]

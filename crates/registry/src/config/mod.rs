@@ -16,15 +16,15 @@ pub use file::LogFormat;
 
 use crate::audit::AuditSettings;
 use crate::indexing::IndexingSettings;
-use crate::policy::immutability::Immutability;
-use crate::policy::mode::Mode;
-use crate::policy::quota::Quota;
-use crate::policy::retention::RetentionRule;
 use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
 use crate::webhooks::WebhookSettings;
 use file::File;
 use xebec_access::settings::AuthSettings;
+use xebec_policy::immutability::Immutability;
+use xebec_policy::mode::Mode;
+use xebec_policy::quota::Quota;
+use xebec_policy::retention::RetentionRule;
 use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
 

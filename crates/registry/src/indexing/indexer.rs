@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact, LayerBlobs};
 use xebec_oci::image_config::MAX_CONFIG_SIZE;
 use xebec_store::{Blob, DatabaseConfig, Digest, IndexingTask, LayerOutcome, RepositoryName, Store};
+use xebec_upstream::{UpstreamError, Upstreams};
 
 use super::image::{self, Image, Layer};
 use super::known::Note;
@@ -15,7 +16,6 @@ use super::layer::{self, LayerError};
 use super::publish::{self, here};
 use super::settings::{IndexingSettings, Signer, SignerError};
 use crate::events::{Event, EventKind, Listener};
-use xebec_upstream::{UpstreamError, Upstreams};
 
 /// A manifest that a process took is taken again after this time, if nobody has said what came of it: that process is gone.
 const LEASE: Duration = Duration::from_secs(3600);

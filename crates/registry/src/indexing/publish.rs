@@ -8,11 +8,11 @@ use xebec_artifact::made::MadeIndex;
 use xebec_format::digest::Digest;
 use xebec_oci::media_type::OCI_MANIFEST;
 use xebec_store::{AppendError, NewManifest, RepositoryName, Store, Tag};
+use xebec_upstream::manifest::Facts;
 
 use super::image::Image;
 use super::layer::LayerError;
 use super::settings::Signer;
-use xebec_upstream::manifest::Facts;
 
 /// A digest as the store knows it.
 #[allow(

@@ -5,12 +5,12 @@ use futures_util::FutureExt as _;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
+use xebec_access::{Action, Need, Refusal};
 use xebec_store::{Digest, RepositoryName, StoreError};
 
 use super::{CONTENT_SECURITY_POLICY, Page, SCRIPT, STYLE, gather, html};
 use crate::body::{self, AnswerBody};
 use crate::state::Registry;
-use xebec_access::{Action, Need, Refusal};
 
 const HTML: &str = "text/html; charset=utf-8";
 /// How long browsers keep style and script, in seconds.

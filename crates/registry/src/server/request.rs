@@ -17,6 +17,7 @@ use hyper::header::{EXPECT, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response};
 use tracing::Instrument as _;
+use xebec_access::Peer;
 use xebec_kernel::clock::milliseconds_since_1970;
 
 use super::activity::Busy;
@@ -29,7 +30,6 @@ use crate::metrics::Held;
 use crate::page::activity::Entry;
 use crate::route::Route;
 use crate::state::RETRY_AFTER as WAIT;
-use xebec_access::Peer;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// An answer that begins later than this is slow.

@@ -1,18 +1,18 @@
 //! What goes before each collection: tags and manifests that no retention rule keeps, and copies of upstreams' images that nobody uses
 //! or that take too much room. `serve` does it now and then, `gc` once; a dry run says what would go, and why.
 //!
-//! What is decided is pure ([`crate::policy::retention`], [`crate::policy::eviction`]). Whatever was pushed or pulled between the
+//! What is decided is pure ([`xebec_policy::retention`], [`xebec_policy::eviction`]). Whatever was pushed or pulled between the
 //! decision and the deletion stays: the store compares once more, in the transaction that deletes.
 
 mod evict;
 mod retain;
 
+use xebec_policy::immutability::Immutability;
+use xebec_policy::retention::RetentionRule;
 use xebec_store::{Holding, RepositoryName, Store, StoreError, TagRecord};
 use xebec_upstream::UpstreamSettings;
 
 use crate::config::Config;
-use crate::policy::immutability::Immutability;
-use crate::policy::retention::RetentionRule;
 
 /// So many records are looked up at once.
 const STEP: usize = 500;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use xebec_policy::retention::{self, Decision, ManifestRecord};
 use xebec_store::{Holding, RepositoryName, StoreError, TagRecord, Unused};
 
 use super::{Gone, Report, Thing, Tidied, Upkeep};
-use crate::policy::retention::{self, Decision, ManifestRecord};
 
 impl Upkeep {
     pub(super) async fn retain(

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use xebec_registry::policy::immutability::{Immutability, ImmutableRule};
-use xebec_registry::policy::mode::{Mode, Serving};
-use xebec_registry::policy::quota::{Quota, Quotas};
-use xebec_registry::policy::retention::{ManifestRecord, Plan, Reason, RetentionRule, TagRecord, plan};
+use xebec_policy::immutability::{Immutability, ImmutableRule};
+use xebec_policy::mode::{Mode, Serving};
+use xebec_policy::quota::{Quota, Quotas};
+use xebec_policy::retention::{ManifestRecord, Plan, Reason, RetentionRule, TagRecord, plan};
 
 const DAY: u64 = 86_400_000;
 const NOW: u64 = 1000 * DAY;
@@ -44,7 +44,7 @@ fn planned(tags: &[TagRecord], manifests: &[ManifestRecord], rules: &[RetentionR
     plan("team/app", tags, manifests, rules, &Immutability::default(), NOW)
 }
 
-fn going(decisions: &[xebec_registry::policy::retention::Decision]) -> Vec<&str> {
+fn going(decisions: &[xebec_policy::retention::Decision]) -> Vec<&str> {
     decisions
         .iter()
         .filter(|decision| !decision.keep)
@@ -306,7 +306,7 @@ proptest! {
     fn a_second_plan_finds_nothing_more((tags, manifests) in any_repository(), count in 1_usize..4) {
         let rules = [rule(&format!("keep_newest = {count}\ndelete_untagged_after = '3d'"))];
         let first = planned(&tags, &manifests, &rules);
-        let stays = |name: &str, decisions: &[xebec_registry::policy::retention::Decision]| {
+        let stays = |name: &str, decisions: &[xebec_policy::retention::Decision]| {
             decisions.iter().any(|decision| decision.keep && decision.name == name)
         };
         let tags: Vec<_> = tags.into_iter().filter(|tag| stays(&tag.name, &first.tags)).collect();

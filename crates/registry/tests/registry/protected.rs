@@ -5,10 +5,11 @@ use std::sync::Arc;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
+use xebec_policy::immutability::{Immutability, ImmutableRule};
+use xebec_policy::mode::Mode;
+use xebec_policy::quota::Quotas;
 use xebec_registry::audit::{Audit, AuditSettings, Pulls};
 use xebec_registry::mode_file::ModeFile;
-use xebec_registry::policy::immutability::{Immutability, ImmutableRule};
-use xebec_registry::policy::mode::Mode;
 use xebec_store::{Algorithm, Digest};
 
 use crate::auth::guard::{World, basic};
@@ -272,7 +273,7 @@ async fn a_push_beyond_the_quota_is_refused_before_its_bytes_come() {
         |_| {},
         |registry| {
             let quota = toml::from_str("prefix = 'team'\nlimit = '1000'").unwrap();
-            registry.quotas = xebec_registry::policy::quota::Quotas::new(vec![quota]);
+            registry.quotas = Quotas::new(vec![quota]);
         },
     )
     .await;
@@ -309,4 +310,38 @@ async fn a_push_beyond_the_quota_is_refused_before_its_bytes_come() {
     registry.push_blob("team/other", &[4; 300]).await;
     // What is there already needs no room.
     registry.push_blob("team/app", &[1; 600]).await;
+}
+
+/// Else a quota would be no limit for who never finishes an upload.
+#[tokio::test]
+async fn an_upload_that_nobody_has_finished_takes_room() {
+    let registry = Running::with(
+        |_| {},
+        |registry| {
+            let quota = toml::from_str("prefix = 'team'\nlimit = '1000'").unwrap();
+            registry.quotas = Quotas::new(vec![quota]);
+        },
+    )
+    .await;
+    let begun = registry
+        .request(Method::POST, "/v2/team/app/blobs/uploads/")
+        .send()
+        .await
+        .unwrap();
+    let place = begun.headers()["location"].to_str().unwrap().to_owned();
+    let patch = |length| {
+        registry
+            .request(Method::PATCH, &place)
+            .body(vec![1_u8; length])
+            .send()
+    };
+    assert_eq!(patch(900).await.unwrap().status(), StatusCode::ACCEPTED);
+    assert_eq!(patch(200).await.unwrap().status(), StatusCode::FORBIDDEN);
+    let digest = Digest::of(Algorithm::Sha256, &[2; 200]);
+    let path = format!("/v2/team/other/blobs/uploads/?digest={digest}");
+    let other = || registry.request(Method::POST, &path).body(vec![2_u8; 200]).send();
+    assert_eq!(other().await.unwrap().status(), StatusCode::FORBIDDEN);
+    let given_up = registry.request(Method::DELETE, &place).send().await.unwrap();
+    assert_eq!(given_up.status(), StatusCode::NO_CONTENT);
+    assert_eq!(other().await.unwrap().status(), StatusCode::CREATED);
 }

@@ -1,7 +1,8 @@
 //! Listings: in the order of bytes, in pages, each item once.
 
-use crate::common::*;
 use xebec_store::*;
+
+use crate::common::*;
 
 #[tokio::test]
 async fn tags_come_in_pages() {
@@ -112,5 +113,16 @@ async fn usage_counts_what_is_shared_once() {
         assert_eq!(store.usage("team/one").await.unwrap().bytes, 6 + 8 + 1);
         assert_eq!(store.usage("").await.unwrap().bytes, 6 + 4 + 8 + 8 + 8 + 1);
         assert_eq!(store.usage("nobody").await.unwrap(), Usage::default());
+        // What nobody has finished counts beside it, by what has come.
+        let one = name("team/one");
+        let upload = store.begin_upload(&one).await.unwrap();
+        store
+            .append(&one, &upload, None, body(&[b"12345"]))
+            .await
+            .unwrap();
+        let begun = Usage { uploads: 5, ..team };
+        assert_eq!(store.usage("team").await.unwrap(), begun, "{}", test.engine);
+        assert!(store.cancel_upload(&one, &upload).await.unwrap());
+        assert_eq!(store.usage("team").await.unwrap(), team);
     }
 }
