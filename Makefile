@@ -24,7 +24,7 @@ build: setup-build ## build everything for development
 	@$(RUN) cargo build --workspace --locked
 
 .PHONY: release
-release: setup-build ## build the release binary: one static file
+release: setup-build ## build the release binaries xebec and xebec-registry, one static file each
 	@scripts/release.sh
 
 .PHONY: package

@@ -20,10 +20,10 @@ export SOURCE_DATE_EPOCH
 
 # XEBEC_BIN and XEBEC_REGISTRY_BIN save building them, where they are built already.
 program() {
-    if [[ -n ${XEBEC_BIN:-} ]]; then printf '%s\n' "$XEBEC_BIN"; else XEBEC_REGISTRY=no scripts/release.sh; fi
+    if [[ -n ${XEBEC_BIN:-} ]]; then printf '%s\n' "$XEBEC_BIN"; else scripts/release.sh; fi
 }
 registry_program() {
-    if [[ -n ${XEBEC_REGISTRY_BIN:-} ]]; then printf '%s\n' "$XEBEC_REGISTRY_BIN"; else printf '%s-registry\n' "$(scripts/release.sh)"; fi
+    if [[ -n ${XEBEC_REGISTRY_BIN:-} ]]; then printf '%s\n' "$XEBEC_REGISTRY_BIN"; else scripts/release.sh | sed 's/$/-registry/'; fi
 }
 
 put() { install -D -m "$1" "$2" "$tree/$3"; }

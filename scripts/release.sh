@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the release binary as one static file, so that the daemon needs no library that could lie on a lazy
-# mount, and so that it runs on any distribution. XEBEC_PROFILE=demo builds it with less optimisation, in less time, for the demo.
+# mount, and so that it runs on any distribution. XEBEC_PROFILE=demo builds it with less optimisation, in less time, for the demos.
 # Beside it, xebec-registry, also as one file: in the same run of cargo, so that what both are made of is built once. XEBEC_REGISTRY=no
-# leaves it out, as the demo that needs none does.
+# leaves it out: scripts/demo.sh needs none, and scripts/e2e.sh builds it for development.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
