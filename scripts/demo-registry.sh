@@ -167,8 +167,6 @@ inside() {
     OWN='' OWN_PID=''
     trap clean_up EXIT
     mount -t tmpfs tmpfs /run
-    # Debian's, unless the one of the tests was built.
-    command -v registry >/dev/null || REGISTRY_PROGRAM=docker-registry
     registry_start "$scratch/registry"
     : >"$own/log"
     echo "Registries"
