@@ -25,7 +25,7 @@ build: setup-build ## build everything for development
 
 .PHONY: release
 release: setup-build ## build the release binaries xebec and xebec-registry, one static file each
-	@scripts/release.sh
+	@XEBEC_REGISTRY=yes scripts/release.sh
 
 .PHONY: package
 package: setup-build ## make the Debian packages and the container images of xebec and xebec-registry, in out/

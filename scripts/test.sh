@@ -185,7 +185,7 @@ e2e() {
         return
     fi
     check "test images" scripts/images/build.sh all
-    check "release binary" env XEBEC_REGISTRY=no scripts/release.sh
+    check "release binary" scripts/release.sh
     counted "end to end" scripts/e2e.sh ${ONLY:+"$ONLY"}
 }
 
