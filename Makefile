@@ -24,8 +24,8 @@ build: setup-build ## build everything for development
 	@$(RUN) cargo build --workspace --locked
 
 .PHONY: release
-release: setup-build ## build the release binary: one static file
-	@scripts/release.sh
+release: setup-build ## build the release binaries xebec and xebec-registry, one static file each
+	@XEBEC_REGISTRY=yes scripts/release.sh
 
 .PHONY: package
 package: setup-build ## make the Debian packages and the container images of xebec and xebec-registry, in out/

@@ -29,10 +29,17 @@ prepare() {
 
 ask() { curl --silent --show-error --fail --noproxy '*' --max-time 10 "$@"; }
 
+# What a command ends with that will never be true: the program that it looks at is gone, and it has said why.
+NEVER=99
+
 # until_true COMMAND...: at most for PATIENCE_MS.
 until_true() {
-    local deadline=$(($(now_ms) + PATIENCE_MS))
-    until "$@"; do
+    local deadline=$(($(now_ms) + PATIENCE_MS)) status
+    while true; do
+        status=0
+        "$@" || status=$?
+        [[ $status -ne 0 ]] || return 0
+        [[ $status -ne $NEVER ]] || return 1
         [[ $(now_ms) -lt $deadline ]] || { echo "in vain for $((PATIENCE_MS / 1000)) s: $*" && return 1; }
         sleep 0.02
     done
@@ -40,7 +47,7 @@ until_true() {
 
 # The address is in the log, once it listens: it was told port 0.
 is_serving() {
-    kill -0 "$OWN_PID" 2>/dev/null || { tail -n 5 "$own/log" && exit 1; }
+    kill -0 "$OWN_PID" 2>/dev/null || { tail -n 5 "$own/log" && return $NEVER; }
     OWN=$(sed -n 's,.*serving at http://\([0-9.]*:[0-9]*\).*,\1,p' "$own/log" | head -n1)
     [[ -n $OWN ]]
 }
@@ -72,7 +79,7 @@ is_indexed() {
 # is_started PID: `xebec run` writes its figures when the service answers.
 is_started() {
     jq -e . "$scratch/stats.json" >/dev/null 2>&1 && return 0
-    kill -0 "$1" 2>/dev/null || { cat "$scratch/run.log" && exit 1; }
+    kill -0 "$1" 2>/dev/null || { cat "$scratch/run.log" && return $NEVER; }
     return 1
 }
 
@@ -167,8 +174,6 @@ inside() {
     OWN='' OWN_PID=''
     trap clean_up EXIT
     mount -t tmpfs tmpfs /run
-    # Debian's, unless the one of the tests was built.
-    command -v registry >/dev/null || REGISTRY_PROGRAM=docker-registry
     registry_start "$scratch/registry"
     : >"$own/log"
     echo "Registries"

@@ -3,8 +3,8 @@
 #   now_ms                       the time in milliseconds
 #   step TEXT COMMAND...         runs it, telling what happens and how long it took, which STEP_MS says, too
 #   need_root TARGET             ends the demo of `make TARGET` unless it is root's
-#   build_demo REGISTRY IMAGE... builds images and programs, with xebec-registry if REGISTRY is "yes"; sets XEBEC_BIN, and
-#                                XEBEC_REGISTRY_BIN. Programs that these two name are taken as they are
+#   build_demo REGISTRY IMAGE... builds images and programs; sets XEBEC_BIN and, if REGISTRY is "yes", XEBEC_REGISTRY_BIN. Programs that
+#                                these two name are taken as they are
 #   enter_namespaces SCRIPT [OPTION...]
 #                                runs SCRIPT --inside in mount and process namespaces of its own, and in those that OPTIONs of unshare
 #                                name; $scratch is a directory for it, which goes with them
@@ -35,24 +35,27 @@ need_root() {
 
 # Images are built beside programs: the ones wait for the network, the others for the processor.
 build_demo() {
-    local registry=$1 started=$SECONDS images
+    local registry=$1 started=$SECONDS images binary
     shift
     echo "Preparing: images (from Debian packages) and programs; on two idle processors some minutes" >&2
     scripts/images/build.sh "$@" &
     images=$!
-    # Where a release was built before, it is the quicker one.
-    local profile=demo
-    [[ ! -d $CARGO_TARGET_DIR/$XEBEC_TARGET/release ]] || profile=release
+    # Where a release of all that is needed was built before, it is the quicker one.
+    local profile=demo needed=xebec
+    [[ $registry != yes ]] || needed=xebec-registry
+    [[ ! -e $CARGO_TARGET_DIR/$XEBEC_TARGET/release/$needed ]] || profile=release
     if [[ -z ${XEBEC_BIN:-} || ($registry == yes && -z ${XEBEC_REGISTRY_BIN:-}) ]]; then
-        XEBEC_BIN=$(XEBEC_PROFILE=$profile XEBEC_REGISTRY=$registry scripts/release.sh) || {
+        binary=$(XEBEC_PROFILE=$profile XEBEC_REGISTRY=$registry scripts/release.sh) || {
             kill "$images" 2>/dev/null || true
             exit 1
         }
-        XEBEC_REGISTRY_BIN=$(dirname "$XEBEC_BIN")/xebec-registry
+        XEBEC_BIN=${XEBEC_BIN:-$binary}
+        [[ $registry != yes ]] || XEBEC_REGISTRY_BIN=${XEBEC_REGISTRY_BIN:-$binary-registry}
+        echo "Programs are of the profile \"$profile\" of Cargo.toml" >&2
     fi
     export XEBEC_BIN XEBEC_REGISTRY_BIN
     wait "$images"
-    echo "Prepared in $((SECONDS - started)) s (profile \"$profile\" of Cargo.toml)" >&2
+    echo "Prepared in $((SECONDS - started)) s" >&2
 }
 
 # The namespaces end with this script even if it is killed. If it is interrupted, all that it has started is killed.

@@ -174,8 +174,6 @@ inside() {
     export XEBEC_ROOT=$scratch/root XEBEC_RUN=/run/xebec-demo
     trap clean_up EXIT
     make_network
-    # Debian's, unless the one of the tests was built.
-    command -v registry >/dev/null || REGISTRY_PROGRAM=docker-registry
     registry_start "$scratch/registry" "$SERVER:5000" ip netns exec registry
     IMAGE=$REGISTRY/nginx:latest
     echo "Publishing (registry at $REGISTRY)"

@@ -5,7 +5,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
 
 # Built beforehand: the tests run without a network.
-XEBEC_BIN=${XEBEC_BIN:-$(XEBEC_REGISTRY=no scripts/release.sh)}
+XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
 # For development: with optimisation it would take as long again as all else that is built here, and its cases ask what it answers, not
 # how fast.
 if [[ -z ${XEBEC_REGISTRY_BIN:-} ]]; then

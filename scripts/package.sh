@@ -18,12 +18,14 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Carg
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export SOURCE_DATE_EPOCH
 
-# XEBEC_BIN and XEBEC_REGISTRY_BIN save building them, where they are built already.
+# XEBEC_BIN and XEBEC_REGISTRY_BIN save building them, where they are built already. Always both together: alone, each would be built of
+# crates with other features, and be other bytes.
+release() { XEBEC_REGISTRY=yes scripts/release.sh; }
 program() {
-    if [[ -n ${XEBEC_BIN:-} ]]; then printf '%s\n' "$XEBEC_BIN"; else XEBEC_REGISTRY=no scripts/release.sh; fi
+    if [[ -n ${XEBEC_BIN:-} ]]; then printf '%s\n' "$XEBEC_BIN"; else release; fi
 }
 registry_program() {
-    if [[ -n ${XEBEC_REGISTRY_BIN:-} ]]; then printf '%s\n' "$XEBEC_REGISTRY_BIN"; else printf '%s-registry\n' "$(scripts/release.sh)"; fi
+    if [[ -n ${XEBEC_REGISTRY_BIN:-} ]]; then printf '%s\n' "$XEBEC_REGISTRY_BIN"; else release | sed 's/$/-registry/'; fi
 }
 
 put() { install -D -m "$1" "$2" "$tree/$3"; }

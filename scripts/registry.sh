@@ -1,4 +1,5 @@
-# Starts the CNCF distribution registry, for scripts: $REGISTRY_PROGRAM, or `registry`. To be sourced after env.sh.
+# Starts the CNCF distribution registry, for scripts: `registry`, or Debian's if the one of the tests was not built. To be sourced after
+# env.sh.
 #
 #   registry_start DIR [ADDRESS [COMMAND...]]
 #                        storage, configuration and logs go below DIR; sets REGISTRY (host:port) and REGISTRY_PID. It
@@ -10,8 +11,9 @@
 REGISTRY='' REGISTRY_PID='' REGISTRY_LOG=''
 
 registry_start() {
-    local dir=$1 address=${2:-127.0.0.1:0} tries
+    local dir=$1 address=${2:-127.0.0.1:0} program=registry tries
     local -a start=("${@:3}")
+    command -v "$program" >/dev/null || program=docker-registry
     mkdir -p "$dir/storage"
     REGISTRY_LOG="$dir/access.log"
     : >"$dir/registry.log" # it is looked into before the server may have opened it
@@ -23,7 +25,7 @@ storage:
   delete: {enabled: true}
 http: {addr: "$address"}
 YAML
-    OTEL_TRACES_EXPORTER=none ${start[@]+"${start[@]}"} "${REGISTRY_PROGRAM:-registry}" serve "$dir/config.yml" >"$REGISTRY_LOG" 2>"$dir/registry.log" &
+    OTEL_TRACES_EXPORTER=none ${start[@]+"${start[@]}"} "$program" serve "$dir/config.yml" >"$REGISTRY_LOG" 2>"$dir/registry.log" &
     REGISTRY_PID=$!
     # It was told port 0; the one it got is in its log.
     for ((tries = 0; tries < 100; tries++)); do

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Builds the release binary as one static file, so that the daemon needs no library that could lie on a lazy
-# mount, and so that it runs on any distribution. XEBEC_PROFILE=demo builds it with less optimisation, in less time, for the demo.
-# Beside it, xebec-registry, also as one file: in the same run of cargo, so that what both are made of is built once. XEBEC_REGISTRY=no
-# leaves it out, as the demo that needs none does.
+# mount, and so that it runs on any distribution. XEBEC_PROFILE=demo builds it with less optimisation, in less time, for the demos.
+# XEBEC_REGISTRY=yes builds xebec-registry beside it, also as one file: in the same run of cargo, so that what both are made of is built
+# once. It takes as long again as all else.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
 
 profile=${XEBEC_PROFILE:-release}
 registry=()
-[[ ${XEBEC_REGISTRY:-yes} == no ]] || registry=(--package xebec-registry --bin xebec-registry)
+[[ ${XEBEC_REGISTRY:-no} != yes ]] || registry=(--package xebec-registry --bin xebec-registry)
 # Naming the target keeps the flags away from build scripts and procedural macros, which cannot be static.
 RUSTFLAGS="${RUSTFLAGS:-} $XEBEC_STATIC" \
     cargo build --profile "$profile" --locked --target "$XEBEC_TARGET" --package xebec-cli --bin xebec "${registry[@]}"

@@ -185,7 +185,7 @@ e2e() {
         return
     fi
     check "test images" scripts/images/build.sh all
-    check "release binary" env XEBEC_REGISTRY=no scripts/release.sh
+    check "release binary" scripts/release.sh
     counted "end to end" scripts/e2e.sh ${ONLY:+"$ONLY"}
 }
 
@@ -204,8 +204,8 @@ case "${1:-}" in
 all)
     lint
     unit
-    # What the tests of its crate have just started.
-    export XEBEC_REGISTRY_BIN="$CARGO_TARGET_DIR/debug/xebec-registry"
+    # What the tests of its crate have just started: e2e.sh would build it once more, without what tests alone need.
+    export XEBEC_REGISTRY_BIN="${XEBEC_REGISTRY_BIN:-$CARGO_TARGET_DIR/debug/xebec-registry}"
     e2e
     smoke
     fuzz

@@ -25,7 +25,7 @@ A configuration with every key and its meaning is docs/registry.toml.";
 #[derive(Debug, Parser)]
 #[command(name = "xebec-registry", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// Say more in the log; twice: still more.
+    /// Say more in the log.
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
@@ -116,7 +116,7 @@ pub(crate) struct Place {
     /// The configuration file.
     #[arg(short, long, value_name = "FILE", env = "XEBEC_REGISTRY_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// The directory for blobs and the embedded database, instead of the configuration's.
+    /// The directory for blobs and the embedded database, instead of the configuration's (/var/lib/xebec-registry).
     #[arg(long, value_name = "DIR", env = "XEBEC_REGISTRY_ROOT")]
     pub(crate) root: Option<PathBuf>,
 }
@@ -164,7 +164,7 @@ pub(crate) struct Collect {
   xebec-registry scrub --rate 50m --config /etc/xebec-registry.toml
   xebec-registry scrub --not-within 7d --root /var/lib/xebec-registry
 
-A blob with wrong bytes counts as absent from then on. One of an upstream's image is fetched again at once; any other is mended by the
+A blob with wrong bytes counts as absent from then on. One of an upstream's image is fetched again at once; any other is mended by the \
 next push of an image that has it. The exit code is 3 while something is damaged.")]
 pub(crate) struct Scrub {
     #[command(flatten)]
@@ -175,7 +175,7 @@ pub(crate) struct Scrub {
     /// Leave out blobs that were read within this time, as 7d: so a scrub that was ended goes on.
     #[arg(long, value_name = "TIME")]
     pub(crate) not_within: Option<Period>,
-    /// Only report: fetch nothing from upstreams.
+    /// Fetch nothing again from upstreams.
     #[arg(long)]
     pub(crate) no_mend: bool,
     /// Report as JSON.
@@ -187,7 +187,7 @@ pub(crate) struct Scrub {
 #[command(after_help = "Examples:
   xebec-registry backup /backup/registry --config /etc/xebec-registry.toml
 
-An earlier backup in the same directory is brought up to date: what it has already is not copied again. On the file system of the
+An earlier backup in the same directory is brought up to date: what it has already is not copied again. On the file system of the \
 registry, files are linked instead of copied: that guards against deletion, and not against a broken disk.
 The configuration, the htpasswd file and the token key are not in it.")]
 pub(crate) struct Backup {
@@ -204,7 +204,7 @@ pub(crate) struct Backup {
 #[command(after_help = "Examples:
   xebec-registry restore /backup/registry --root /var/lib/xebec-registry
 
-A restore that was broken off is begun again by the same command. If something in the backup is damaged, it is listed, there is no
+A restore that was broken off is begun again by the same command. If something in the backup is damaged, it is listed, there is no \
 registry in the directory, and the exit code is 3.")]
 pub(crate) struct Restore {
     /// The directory of the backup.
@@ -220,8 +220,8 @@ pub(crate) struct Restore {
 #[command(after_help = "Examples:
   xebec-registry doctor --config /etc/xebec-registry.toml
 
-It looks at the configuration, the directory, its room, the clock, the database, the objects, the addresses, the certificate, the
-upstreams with their logins, and the keys of those who issue tokens. The exit code is 1 if something does not work. The database is opened
+It looks at the configuration, the directory, its room, the clock, the database, the objects, the addresses, the certificate, the \
+upstreams with their logins, and the keys of those who issue tokens. The exit code is 1 if something does not work. The database is opened \
 as `serve` opens it: its schema is brought up to date.")]
 pub(crate) struct Doctor {
     #[command(flatten)]
@@ -235,9 +235,9 @@ pub(crate) struct Doctor {
 #[command(after_help = "Examples:
   xebec-registry import /var/lib/registry --dry-run --root /var/lib/xebec-registry
   xebec-registry import /var/lib/registry --config /etc/xebec-registry.toml
-  xebec-registry import /var/lib/registry --repository 'team/**' --hard-link --root /var/lib/xebec-registry
+  xebec-registry import /var/lib/registry --repository 'team/**' --hard-link
 
-DIR is the rootdirectory of the other registry's storage, which has docker/registry/v2. Run it as the user that serves. What is damaged,
+DIR is the rootdirectory of the other registry's storage, which has docker/registry/v2. Run it as the user that serves. What is damaged, \
 missing or of an unknown kind is named and skipped; then the exit code is 1. Another run passes over what is here.")]
 pub(crate) struct Import {
     /// The directory.
@@ -265,10 +265,10 @@ pub(crate) struct Import {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   xebec-registry mirror registry.example.com/team --config /etc/xebec-registry.toml
-  xebec-registry mirror docker.io --repository library/nginx --tag '1.*' --to hub --root /var/lib/xebec-registry
+  xebec-registry mirror docker.io --repository library/nginx --tag '1.*' --to hub
   xebec-registry mirror --config /etc/xebec-registry.toml
 
-Without SOURCE, each [[mirror]] of the configuration is made once. Names without a star need no list of repositories, which many registries
+Without SOURCE, each [[mirror]] of the configuration is made once. Names without a star need no list of repositories, which many registries \
 do not give. What is here is not fetched again; what cannot be had is named and skipped, and then the exit code is 1.")]
 pub(crate) struct Mirror {
     /// The registry, as host[:port], and perhaps a prefix of names.
@@ -303,7 +303,7 @@ pub(crate) struct Mirror {
     /// Bytes of blobs in a second, at most, as 20m.
     #[arg(long, value_name = "SIZE", requires = "source")]
     pub(crate) rate: Option<Bytes>,
-    /// Blobs and tags that are copied at the same time.
+    /// Blobs and tags that are copied at the same time; 4 without it.
     #[arg(long, value_name = "N", requires = "source")]
     pub(crate) jobs: Option<usize>,
     /// Remove tags here that the source has no longer.

@@ -35,7 +35,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Why a case cannot run here, if one of the programs that it needs is missing.
 pub(super) fn missing(tools: &[&str]) -> Option<Outcome> {
     if OwnRegistry::program().is_none() {
-        let reason = "xebec-registry is not built: run scripts/release.sh, or set XEBEC_REGISTRY_BIN";
+        let reason = "XEBEC_REGISTRY_BIN names no program; scripts/e2e.sh builds one where it is not set";
         return Some(Outcome::Skipped(reason.to_owned()));
     }
     // Some of these do their work whatever they are told, so none is started.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::Image;
 
+use super::registry::missing;
 use crate::lab::{self, Lab, contents, expect_contents};
 use crate::registry::OwnRegistry;
 use crate::runner::{Case, Outcome};
@@ -34,22 +35,9 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A registry with these lines in its configuration, at any port; `None` where there is no binary.
-fn start(world: &World, configuration: &str) -> Result<Option<OwnRegistry>> {
-    start_at(world, configuration, 0)
-}
-
-/// The same at a port that is known beforehand.
-fn start_at(world: &World, configuration: &str, port: u16) -> Result<Option<OwnRegistry>> {
-    match OwnRegistry::program() {
-        Some(_) => OwnRegistry::start_at(world, "own-registry", configuration, port).map(Some),
-        None => Ok(None),
-    }
-}
-
-fn skipped() -> Result<Outcome> {
-    let reason = "xebec-registry is not built: run scripts/release.sh, or set XEBEC_REGISTRY_BIN";
-    Ok(Outcome::Skipped(reason.to_owned()))
+/// A registry with these lines in its configuration, at any port.
+fn start(world: &World, configuration: &str) -> Result<OwnRegistry> {
+    OwnRegistry::start(world, "own-registry", configuration)
 }
 
 /// What refers to an image as an index artifact.
@@ -92,9 +80,10 @@ fn push(lab: &Lab<'_>, registry: &OwnRegistry, image: &Image, repository: &str) 
 
 /// An image is pushed with skopeo and starts lazily; its artifact is the one that `xebec index --push` makes.
 fn pushed(world: &World) -> Result<Outcome> {
-    let Some(registry) = start(world, "")? else {
-        return skipped();
-    };
+    if let Some(skipped) = missing(&["skopeo"]) {
+        return Ok(skipped);
+    }
+    let registry = start(world, "")?;
     let lab = Lab::new(world)?;
     let (one, two) = (contents(71, 3 << 20), contents(72, 100_000));
     let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(6))?;
@@ -116,14 +105,15 @@ fn pushed(world: &World) -> Result<Outcome> {
 
 /// An image of another registry is pulled through, and the second host starts it lazily while that registry is down.
 fn through(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&[]) {
+        return Ok(skipped);
+    }
     let lab = Lab::new(world)?;
     let upstream = format!(
         "[[upstream]]\nprefix = \"hub\"\nregistry = \"{}\"\n",
         lab.registry.host()
     );
-    let Some(registry) = start(world, &upstream)? else {
-        return skipped();
-    };
+    let registry = start(world, &upstream)?;
     let file = contents(73, 3 << 20);
     let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
     lab.push(&image, "app");
@@ -140,12 +130,13 @@ fn through(world: &World) -> Result<Outcome> {
 
 /// A host that has the registry as its mirror starts an image of another registry lazily under its own name.
 fn mirror(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&[]) {
+        return Ok(skipped);
+    }
     let lab = Lab::new(world)?;
     let host = lab.registry.host();
     let upstream = format!("[[upstream]]\nprefix = \"hub\"\nregistry = \"{host}\"\n");
-    let Some(registry) = start(world, &upstream)? else {
-        return skipped();
-    };
+    let registry = start(world, &upstream)?;
     let file = contents(74, 3 << 20);
     let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
     let names = lab.push(&image, "app");
@@ -176,14 +167,15 @@ fn mirror(world: &World) -> Result<Outcome> {
 
 /// A host that trusts the registry's key starts an image that is named by digest.
 fn signed(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&["skopeo"]) {
+        return Ok(skipped);
+    }
     let lab = Lab::new(world)?;
     let key = lab.make_key("registry")?;
     // Hosts call it by its address, which it has only once it listens.
     let port = free_port()?;
     let settings = format!("[indexing]\nsign_key = \"{key}\"\nname = \"127.0.0.1:{port}\"\n");
-    let Some(registry) = start_at(world, &settings, port)? else {
-        return skipped();
-    };
+    let registry = OwnRegistry::start_at(world, "own-registry", &settings, port)?;
     let file = contents(75, 3 << 20);
     let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
     push(&lab, &registry, &image, "app")?;
