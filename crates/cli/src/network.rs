@@ -195,7 +195,7 @@ fn inspect(
     let mut failures = Failures::default();
     let found = names.iter().map(|name| one(name).map_err(failure));
     let found: Vec<Inspected> = found.filter_map(|one| failures.keep(one)).collect();
-    print_found(&found, format)?;
+    failures.keep(print_found(&found, format));
     failures.end()
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn command(paths: &Paths, command: &VolumeCommand) -> Result<(), Fail
                 .iter()
                 .map(|name| volumes.get(name).map(Shown::from).map_err(failure));
             let found: Vec<Shown> = found.filter_map(|one| failures.keep(one)).collect();
-            print_found(&found, format.as_ref())?;
+            failures.keep(print_found(&found, format.as_ref()));
             failures.end()?;
         }
         VolumeCommand::Rm(args) => remove(&volumes, args)?,
