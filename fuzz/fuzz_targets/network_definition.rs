@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::Value;
 use xebec_network::{Networks, Places};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -21,5 +22,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     assert_eq!(found.len() + unusable.len(), 1);
     if let Some(error) = unusable.first() {
         assert!(error.to_string().contains("web.conflist"), "{error}");
+    }
+    for network in found.values() {
+        let plugins = network.list().get("plugins").and_then(Value::as_array);
+        for plugin in plugins.expect("a list") {
+            let name = plugin.get("type").and_then(Value::as_str).expect("a name");
+            assert!(!name.is_empty() && !name.contains('/'), "{name}");
+        }
     }
 });

@@ -371,7 +371,7 @@ fn containers() -> io::Result<()> {
         "created_ms": 1, "started_ms": 2, "finished_ms": null, "status": "running", "exit_code": null, "reason": null,
         "oom_killed": false, "restart": "on-failure:3", "restarts": 1, "pause_ms": 100,
         "supervisor": {"pid": 7, "started": 9, "boot": "a"}, "labels": {"a": "b"}, "detached": true, "stop_signal": 3,
-        "stop_timeout_ms": 10_000, "ports": ["80/tcp"], "caller": {"arguments": ["run", "web:1"]}});
+        "stop_timeout_ms": 10_000, "caller": {"arguments": ["run", "web:1"]}});
     put("container_record", "saved", saved.to_string().as_bytes())?;
     let record = json!({"id": "web", "image": "web:1", "pid": 7, "pid_started": 9, "has_begun": true, "supervisor": 8,
         "supervisor_started": 9, "namespace": 4_026_531_836_u64, "boot": "a", "control_group": "/xebec-web-0123456789ab",
@@ -390,7 +390,7 @@ fn containers() -> io::Result<()> {
         &[
             r#"{"op":"explain","name":"web"}"#,
             r#"{"op":"collect","target":5,"dry_run":true}"#,
-            r#"{"op":"start_over","holder":{"process":{"pid":7,"started":9}},"container":"web","ready_ms":5}"#,
+            r#"{"op":"start_over","holder":{"kind":"process","name":"web","pid":7,"start_time":9},"container":"web","ready_ms":5}"#,
             r#"{"reply":"progress","what":"pull","done":1,"total":2,"unit":"bytes"}"#,
             r#"{"reply":"notice","text":"read whole"}"#,
         ],

@@ -39,7 +39,7 @@ fn stat(paths: &Paths, args: Json) -> Result<(), Failure> {
         "USED",
         "STAYS",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     let now = seconds_since_1970();
     for layer in &report.layers {
         let pinned = layer.pinned_by.as_ref().map(|image| format!("pinned: {image}"));
@@ -98,7 +98,7 @@ fn collect(paths: &Paths, args: &GcArgs) -> Result<(), Failure> {
 }
 
 fn print_collected(collected: &Collected) {
-    let mut rows = vec![["LAYER", "FREED", "WHAT"].map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(["LAYER", "FREED", "WHAT"])];
     for layer in &collected.layers {
         let what = match (&layer.kept, layer.punched_pages) {
             (Some(reason), _) => format!("stays: {reason}"),

@@ -128,7 +128,7 @@ fn table(listed: &[Container], known: &Known, no_trunc: bool) -> String {
         "STATUS",
         "PORTS",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     for container in listed {
         rows.push(vec![
             container.id().to_owned(),

@@ -48,7 +48,7 @@ fn socket(address: &Path) -> PathBuf {
 }
 
 fn print_pulled(pulled: &Pulled) {
-    let mut rows = vec![["LAYER", "SIZE", "FETCHED", ""].map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(["LAYER", "SIZE", "FETCHED", ""])];
     for layer in &pulled.layers {
         rows.push(vec![
             layer.layer.short(),

@@ -40,7 +40,7 @@ pub(crate) fn top(paths: &Paths, args: &TopArgs) -> Result<(), Failure> {
         return text::print_json(&found);
     }
     let heads = ["PID", "IN CONTAINER", "USER", "TIME", "COMMAND"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     for process in found {
         let inside = process.pid_inside.map(|pid| pid.to_string());
         rows.push(vec![

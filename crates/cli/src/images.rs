@@ -105,11 +105,7 @@ pub(crate) fn index(paths: &Paths, args: &IndexArgs) -> Result<(), Failure> {
 }
 
 fn print_published(published: &Published) {
-    let mut rows = vec![
-        ["LAYER", "SIZE", "INDEX", "SECTIONS", ""]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut rows = vec![text::row(["LAYER", "SIZE", "INDEX", "SECTIONS", ""])];
     for layer in &published.layers {
         let index = match layer.index {
             Some(_) => text::size(layer.index_size),
@@ -200,11 +196,7 @@ fn prove(daemon: &Daemon, args: &CheckArgs, image: ImageRequest, progress: &Prog
 }
 
 fn print_checked(layers: &[CheckedLayer]) {
-    let mut rows = vec![
-        ["LAYER", "VERIFIED", "PRESENT", "WRONG"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let mut rows = vec![text::row(["LAYER", "VERIFIED", "PRESENT", "WRONG"])];
     for layer in layers {
         let present = text::share(layer.present_pages, layer.pages);
         rows.push(vec![

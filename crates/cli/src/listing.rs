@@ -16,7 +16,7 @@ pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
         return text::print_json(&images);
     }
     let heads = ["IMAGE", "MANIFEST", "LAYERS", "SIZE", "CACHED", "USED"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     let now = seconds_since_1970();
     for image in images {
         let names: Vec<_> = image.references.iter().map(String::as_str).collect();

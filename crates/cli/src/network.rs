@@ -127,10 +127,15 @@ impl Listed {
 /// The host's network and none are always there, as in docker; the default network is made at its first use.
 fn print_list(listed: &[Listed]) {
     let heads = ["NETWORK", "DRIVER", "SUBNET", "BRIDGE", "CONTAINERS"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
-    let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
+    let mut rows = vec![text::row(heads)];
     if listed.iter().all(|one| one.name != DEFAULT_NETWORK) {
-        rows.push(row([DEFAULT_NETWORK, "bridge", "chosen at first use", "-", "0"]));
+        rows.push(text::row([
+            DEFAULT_NETWORK,
+            "bridge",
+            "chosen at first use",
+            "-",
+            "0",
+        ]));
     }
     for one in listed {
         let subnet = one.subnet.as_deref().unwrap_or("-");
@@ -142,10 +147,10 @@ fn print_list(listed: &[Listed]) {
             one.bridge.as_deref().unwrap_or("-"),
             one.containers.len().to_string(),
         );
-        rows.push(row([&one.name, &one.driver, &subnet, bridge, &containers]));
+        rows.push(text::row([&one.name, &one.driver, &subnet, bridge, &containers]));
     }
-    rows.push(row(["host", "host", "-", "-", "-"]));
-    rows.push(row(["none", "none", "-", "-", "-"]));
+    rows.push(text::row(["host", "host", "-", "-", "-"]));
+    rows.push(text::row(["none", "none", "-", "-", "-"]));
     out!("{}", text::table(&rows));
 }
 
@@ -190,7 +195,7 @@ fn inspect(
     let mut failures = Failures::default();
     let found = names.iter().map(|name| one(name).map_err(failure));
     let found: Vec<Inspected> = found.filter_map(|one| failures.keep(one)).collect();
-    print_found(&found, format)?;
+    failures.keep(print_found(&found, format));
     failures.end()
 }
 

@@ -157,7 +157,7 @@ fn print_merged(merged: &Merged) {
         "RECORDINGS",
         "PROFILES",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     for service in &merged.services {
         let env = service.env.iter().map(|(name, value)| format!("{name}={value}"));
         let words: Vec<String> = env.chain(service.argv.iter().cloned()).collect();

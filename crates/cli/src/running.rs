@@ -12,8 +12,8 @@ pub(crate) fn all(paths: &Paths) -> Result<Vec<Record>, Failure> {
     Ok(listed.records)
 }
 
-/// The container of that name, id or beginning of an id, if it runs. One that is there and does not run is no container that is
-/// not found: the failure is the same as of `kill` and `pause`.
+/// The container of that name, id or beginning of an id, if it runs. One that is there and does not run is found all the
+/// same: the failure is the host's, as of `kill` and `pause`.
 pub(crate) fn find(paths: &Paths, wanted: &str) -> Result<Record, Failure> {
     running(look_up(paths, wanted)?)
 }

@@ -131,7 +131,7 @@ fn table(lines: &[Line]) -> String {
             format!("{} / {}", text::size(one), text::size(other))
         })
     };
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     for Line {
         name,
         cpu_percent,

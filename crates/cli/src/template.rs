@@ -1,5 +1,5 @@
-//! `--format`: what is printed of each thing that a command found, as a part of Go's templates, which docker has there. Fields,
-//! `{{json .Field}}` and text are taken; anything else is refused with the list of what there is.
+//! `--format`: what is printed of each thing that a command found. It is a part of Go's templates, which docker takes: fields,
+//! `{{json .Field}}` and text. Anything else is refused with the list of what there is.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 /// What is written in place of a field that is there and has no value; Go's words.
 const NO_VALUE: &str = "<no value>";
 
-/// How a thing is printed: on a line of its own each.
+/// How each thing is printed, on a line of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// All of it as JSON.

@@ -58,6 +58,11 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
+/// A row of a table that is known beforehand, as its heads are.
+pub(crate) fn row<const COLUMNS: usize>(cells: [&str; COLUMNS]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
 /// A table with aligned columns, the first row its heads.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -175,7 +180,6 @@ mod tests {
 
     #[test]
     fn tables_align() {
-        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
         assert_eq!(
             table(&[row(["A", "B"]), row(["long", "x"])]),
             "A      B\nlong   x\n"

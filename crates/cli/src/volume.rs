@@ -61,7 +61,7 @@ pub(crate) fn command(paths: &Paths, command: &VolumeCommand) -> Result<(), Fail
                 .iter()
                 .map(|name| volumes.get(name).map(Shown::from).map_err(failure));
             let found: Vec<Shown> = found.filter_map(|one| failures.keep(one)).collect();
-            print_found(&found, format.as_ref())?;
+            failures.keep(print_found(&found, format.as_ref()));
             failures.end()?;
         }
         VolumeCommand::Rm(args) => remove(&volumes, args)?,
@@ -81,7 +81,7 @@ fn list(volumes: &VolumeStore, args: &VolumeListArgs) -> Result<(), Failure> {
         found.iter().for_each(|volume| outln!("{}", volume.name));
         return Ok(());
     }
-    let mut rows = vec![["VOLUME", "CREATED", "USED BY"].map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(["VOLUME", "CREATED", "USED BY"])];
     let now = seconds_since_1970();
     for volume in found {
         let users = match volume.containers.is_empty() {

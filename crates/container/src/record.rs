@@ -65,7 +65,7 @@ pub struct Record {
     pub runtime: PathBuf,
     /// The image view that the container runs on.
     pub view: PathBuf,
-    /// The container's directory, which holds its layer.
+    /// The container's directory, which holds its layer. Earlier versions read it; this one goes by the container's name.
     pub state: PathBuf,
     /// Whether that directory is removed when the container has ended.
     pub rm: bool,

@@ -71,8 +71,8 @@ impl IntegrityCheck {
         Ok(())
     }
 
-    /// Fetches the spans of every page that runtime images brought into a layer, and compares. Afterwards the layer's files say so,
-    /// too, for who reads them only: a proof, or another process.
+    /// Fetches the spans of every page that runtime images brought into a layer, and compares. Afterwards the layer's files say
+    /// so as well: a proof and other processes read nothing else.
     pub(crate) async fn compare_injected(&self, served: &Arc<ServedLayer>) -> Result<(), Failure> {
         let layer = served.layer();
         if !layer.may_have_unverified() {

@@ -46,8 +46,8 @@ impl Requests {
         self.dispatch(request, report).await
     }
 
-    /// Passes a request on to its service: an entry for each kind. What prepares images is on the heap, so that no other request takes
-    /// as much room as they do.
+    /// Passes a request on to its service: an entry for each kind. The futures that prepare images are on the heap: they are
+    /// large, and every request would take as much room.
     async fn dispatch(&self, request: Request, report: &Report) -> Result<Reply, Failure> {
         match request {
             Request::Mount {

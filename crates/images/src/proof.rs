@@ -59,8 +59,7 @@ pub async fn prove(images: &Images, key: LayerKey) -> Result<Verdict, Failure> {
         return Ok(Verdict::Unprovable("the layer is not complete".to_owned()));
     }
     if layer.has_unverified() {
-        let reason =
-            "pages that a runtime image brought are still being compared with it; try again in a minute";
+        let reason = "pages that a runtime image brought are still being compared with the layer; try again in a minute";
         return Ok(Verdict::Unprovable(reason.to_owned()));
     }
     let check = tokio::task::spawn_blocking(move || compare(&index, diff_id, &frame, &layer));

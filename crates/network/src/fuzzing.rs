@@ -35,7 +35,7 @@ pub fn plugin_output(bytes: &[u8]) {
     }
 }
 
-/// What the kernel and the host's administrator say of the host's own network. A word that is no address takes nothing.
+/// What the kernel and the host's administrator say of the host's own network.
 ///
 /// # Panics
 /// When a name server that is an address is not counted as taken.
@@ -56,7 +56,7 @@ pub fn container_hosts(bytes: &[u8]) {
     let lines = "10.4.0.2\tone\n";
     let new = replaced(bytes, lines);
     let has_ours = new.windows(lines.len()).any(|part| part == lines.as_bytes());
-    assert!(has_ours && new.len() >= lines.len());
+    assert!(has_ours);
     // Where there are no marks of ours, everything is the container's.
     assert!(new.starts_with(bytes) || bytes.windows(7).any(|part| part == b"# Xebec"));
 }

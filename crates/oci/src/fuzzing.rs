@@ -45,7 +45,7 @@ pub fn registry_answer(bytes: &[u8]) {
 /// Logins, as a user's file, a helper and a provider of the kubelet say them.
 ///
 /// # Panics
-/// When an error says the secret, or a login comes of a file in which it is not.
+/// When a file that has no login gives one, one that can be read gives an error, or a helper's token is taken for a password.
 pub fn logins(bytes: &[u8]) {
     let path = Path::new("/home/u/.docker/config.json");
     if let Ok(config) = DockerConfig::parse(path, bytes) {

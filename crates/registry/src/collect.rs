@@ -73,10 +73,10 @@ fn report(collected: &Collected, dry_run: bool) {
             "blobs that no repository has",
             collected.condemned,
             Some(collected.condemned_bytes),
-            "marked",
+            "condemned",
         ),
         (
-            "blobs that were marked before",
+            "blobs that were condemned before",
             collected.deleted,
             Some(collected.deleted_bytes),
             "deleted",

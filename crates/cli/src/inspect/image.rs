@@ -51,7 +51,7 @@ pub(super) fn print(image: &ImageInfo) {
     );
     outln!("lazy       {}", laziness(image));
     let heads = ["LAYER", "SIZE", "CODEC", "LAZY BY", "TRUST", "SPANS", "CACHED"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     let mut notes = Footnotes::default();
     for layer in &image.layers {
         let mut marked = notes.mark(layer.why_not.as_deref());
@@ -172,7 +172,7 @@ fn list_runtime_images(recordings: &Recordings, image: &ImageArgs, json: bool) -
         "RECORDED",
         "RECORDING",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     let now = seconds_since_1970();
     let mut notes = Footnotes::default();
     for service in &found.services {

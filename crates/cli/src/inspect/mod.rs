@@ -35,7 +35,7 @@ pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> 
     let mut failures = Failures::default();
     let found = args.names.iter().map(|name| names.find(name));
     let found: Vec<Found> = found.filter_map(|one| failures.keep(one)).collect();
-    print(&found, args)?;
+    failures.keep(print(&found, args));
     failures.end()
 }
 

@@ -55,7 +55,7 @@ fn print(images: &[KeptImage]) {
         "WHERE",
         "RECORDING",
     ];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![text::row(heads)];
     let mut notes = Footnotes::default();
     let now = seconds_since_1970();
     for image in images {

@@ -202,7 +202,7 @@ impl Layers {
             learns: false,
         };
         let report = quietly();
-        // On the heap, as of other requests.
+        // On the heap, as for requests of commands.
         let mounted = Box::pin(services.mounts.mount(&request, true, order, &report));
         match mounted.await? {
             Reply::Mounted(mounted) => Ok(mounted.path),

@@ -1,23 +1,24 @@
 //! What a registry has: its repositories, and a repository's tags, as lists in pages.
 
-use reqwest::header::LINK;
-use reqwest::{Method, Url};
+use reqwest::Method;
 use serde::Deserialize;
 
 use super::Client;
 use crate::auth::Scope;
 use crate::error::{ClientError, Fault, Object, Target};
 use crate::reference::Repository;
-use crate::transport::headers::next_link;
+use crate::transport::headers::next_page;
 use crate::transport::registry::Endpoint;
 use crate::transport::{Ask, Place};
 
 /// Names that are asked for at once.
 const PAGE: usize = 1000;
 /// Longest page. Some registries send all that they have, whatever they are asked for.
-const MAX_PAGE: u64 = 64 << 20;
+const MAX_PAGE: u64 = 16 << 20;
 /// Most pages of one list.
 const MAX_PAGES: usize = 10_000;
+/// Most memory of one list, in bytes: a million names and more.
+const MAX_LIST: usize = 256 << 20;
 
 #[derive(Deserialize)]
 struct Page {
@@ -54,7 +55,7 @@ impl Client {
     }
 
     async fn list(&self, target: Target, path: String, scope: Scope) -> Result<Vec<String>, ClientError> {
-        let mut names = Vec::new();
+        let (mut names, mut held) = (Vec::new(), 0);
         let mut place = Place::Path(path);
         for _ in 0..MAX_PAGES {
             // Each page has the time of a call.
@@ -68,18 +69,20 @@ impl Client {
                 }
             };
             failover.succeeded();
+            held += page
+                .iter()
+                .map(|name| size_of::<String>() + name.len())
+                .sum::<usize>();
+            if held > MAX_LIST {
+                return Err(too_long(target, &format!("{MAX_LIST} bytes")));
+            }
             names.extend(page);
             match next {
                 Some(next) => place = next,
                 None => return Ok(names),
             }
         }
-        let cause = Fault::Protocol(format!("the list has more than {MAX_PAGES} pages"));
-        Err(ClientError::Failed {
-            target: Box::new(target),
-            attempts: 1,
-            cause,
-        })
+        Err(too_long(target, &format!("{MAX_PAGES} pages")))
     }
 
     async fn page(&self, endpoint: &Endpoint, ask: &Ask) -> Result<(Vec<String>, Option<Place>), Fault> {
@@ -87,20 +90,18 @@ impl Client {
         if answer.status() != 200 {
             return Err(answer.into_fault().await);
         }
-        let here = answer.url().clone();
-        let next = answer.header(LINK.as_str()).and_then(next_link);
-        let next = next.map(|link| here.join(link)).transpose();
-        let next =
-            next.map_err(|error| Fault::Protocol(format!("the next page of a list is nowhere: {error}")))?;
-        let elsewhere = |next: &Url| next.origin() != here.origin();
-        if next.as_ref().is_some_and(elsewhere) {
-            return Err(Fault::Protocol("the next page of a list is elsewhere".to_owned()));
-        }
-        // A page that leads to itself has no end.
-        let next = next.filter(|next| *next != here);
+        let next = next_page(answer.url(), answer.headers())?;
         let page: Page = serde_json::from_slice(&answer.body(MAX_PAGE).await?)
             .map_err(|error| Fault::Protocol(format!("the list cannot be read: {error}")))?;
         let names = page.tags.or(page.repositories).unwrap_or_default();
         Ok((names, next.map(Place::Url)))
+    }
+}
+
+fn too_long(target: Target, most: &str) -> ClientError {
+    ClientError::Failed {
+        target: Box::new(target),
+        attempts: 1,
+        cause: Fault::Protocol(format!("the list has more than {most}")),
     }
 }

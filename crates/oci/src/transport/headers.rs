@@ -4,7 +4,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::Url;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
+
+use crate::error::Fault;
 
 /// Longest life that is believed of a redirect's URL.
 const MAX_REDIRECT_LIFE: Duration = Duration::from_secs(3600);
@@ -58,6 +60,21 @@ pub(crate) fn next_link(text: &str) -> Option<&str> {
         });
         next.then_some(url)
     })
+}
+
+/// Where a list in pages goes on after the page at `here`, by the headers of that page; `None` at its end. A list stays at its
+/// server.
+pub(crate) fn next_page(here: &Url, headers: &HeaderMap) -> Result<Option<Url>, Fault> {
+    let link = headers.get(LINK).and_then(|link| next_link(link.to_str().ok()?));
+    match link.map(|link| here.join(link)) {
+        None => Ok(None),
+        // A page that leads to itself has no end.
+        Some(Ok(next)) if next == *here => Ok(None),
+        Some(Ok(next)) if next.origin() == here.origin() => Ok(Some(next)),
+        Some(_) => Err(Fault::Protocol(
+            "the next page of the list is elsewhere".to_owned(),
+        )),
+    }
 }
 
 /// How long a redirect's URL may be used again: what S3 (`X-Amz-Expires`), Google (`X-Goog-Expires`),
@@ -158,6 +175,32 @@ mod tests {
         assert_eq!(next_link("<a>; rel=prev, <b>; title=x; rel=next"), Some("b"));
         assert_eq!(next_link("<a>; rel=prev"), None);
         assert_eq!(next_link("nonsense"), None);
+    }
+
+    #[test]
+    fn the_next_page_is_at_the_same_server() {
+        let next = |link: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            if let Some(to) = link {
+                headers.insert(LINK, format!("<{to}>; rel=next").parse().unwrap());
+            }
+            let here: Url = "https://a/v2/x/tags/list?n=1".parse().unwrap();
+            next_page(&here, &headers).map(|next| next.map(String::from))
+        };
+        let wanted = || Ok(Some("https://a/v2/x/tags/list?n=1&last=b".to_owned()));
+        assert_eq!(next(Some("/v2/x/tags/list?n=1&last=b")), wanted());
+        assert_eq!(next(Some("https://a:443/v2/x/tags/list?n=1&last=b")), wanted());
+        for end in [None, Some("/v2/x/tags/list?n=1")] {
+            assert_eq!(next(end), Ok(None));
+        }
+        for elsewhere in [
+            "http://a/v2/x",
+            "https://b/v2/x",
+            "https://a:444/v2/x",
+            "https://[",
+        ] {
+            assert!(next(Some(elsewhere)).is_err(), "{elsewhere}");
+        }
     }
 
     #[test]

@@ -18,7 +18,6 @@ mod listings;
 mod manifests;
 mod moving;
 mod pages;
-mod policy;
 mod protected;
 mod running;
 mod telling;
