@@ -1,5 +1,12 @@
 //! What stays, what goes, how much there may be, and whether anything may be written.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop"
+)]
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
