@@ -137,6 +137,23 @@ async fn files_that_are_moved_stay_until_an_image_is_here() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_blob_that_did_not_come_keeps_its_file() {
+    let old = Old::new();
+    let image = old.image("a", b"layer");
+    old.tag("a", "v1", &image);
+    // To the other registry, the layer is another repository's.
+    fs::remove_file(old.layer_link("a", &digest(b"layer"))).unwrap();
+    let here = Here::new().await;
+    let mut options = taking(Taking::Move);
+    options.rules.sparse = true;
+    let moved = run(&old, &here, &options).await;
+    assert_eq!((moved.manifests, moved.blobs), (1, 1), "{moved:?}");
+    assert!(here.blob("a", &digest(b"layer")).await.is_none());
+    assert!(old.data(&digest(b"layer")).exists());
+    assert!(!old.data(&digest(b"{}")).exists(), "the configuration came");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_two_words_about_a_tag_the_later_one_counts() {
     let old = Old::new();
     let image = old.image("a", b"layer");
