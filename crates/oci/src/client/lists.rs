@@ -1,10 +1,11 @@
 //! What a registry has: its repositories, and a repository's tags, as lists in pages.
 
+use reqwest::Method;
 use reqwest::header::LINK;
-use reqwest::{Method, Url};
 use serde::Deserialize;
 
 use super::Client;
+use super::referrers::same_origin;
 use crate::auth::Scope;
 use crate::error::{ClientError, Fault, Object, Target};
 use crate::reference::Repository;
@@ -18,6 +19,8 @@ const PAGE: usize = 1000;
 const MAX_PAGE: u64 = 64 << 20;
 /// Most pages of one list.
 const MAX_PAGES: usize = 10_000;
+/// Most bytes of one list.
+const MAX_LIST: usize = 256 << 20;
 
 #[derive(Deserialize)]
 struct Page {
@@ -54,7 +57,7 @@ impl Client {
     }
 
     async fn list(&self, target: Target, path: String, scope: Scope) -> Result<Vec<String>, ClientError> {
-        let mut names = Vec::new();
+        let (mut names, mut length) = (Vec::new(), 0);
         let mut place = Place::Path(path);
         for _ in 0..MAX_PAGES {
             // Each page has the time of a call.
@@ -68,13 +71,22 @@ impl Client {
                 }
             };
             failover.succeeded();
+            length += page
+                .iter()
+                .map(|name| name.len() + size_of::<String>())
+                .sum::<usize>();
+            if length > MAX_LIST {
+                break;
+            }
             names.extend(page);
             match next {
                 Some(next) => place = next,
                 None => return Ok(names),
             }
         }
-        let cause = Fault::Protocol(format!("the list has more than {MAX_PAGES} pages"));
+        let cause = Fault::Protocol(format!(
+            "the list has more than {MAX_PAGES} pages or {MAX_LIST} bytes"
+        ));
         Err(ClientError::Failed {
             target: Box::new(target),
             attempts: 1,
@@ -92,8 +104,7 @@ impl Client {
         let next = next.map(|link| here.join(link)).transpose();
         let next =
             next.map_err(|error| Fault::Protocol(format!("the next page of a list is nowhere: {error}")))?;
-        let elsewhere = |next: &Url| next.origin() != here.origin();
-        if next.as_ref().is_some_and(elsewhere) {
+        if next.as_ref().is_some_and(|next| !same_origin(next, &here)) {
             return Err(Fault::Protocol("the next page of a list is elsewhere".to_owned()));
         }
         // A page that leads to itself has no end.
