@@ -123,10 +123,7 @@ fn check_target(root: &Path, directory: &Path) -> Result<()> {
 /// Copies the records, without what is under way.
 fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
     let path = directory.join(UNFINISHED);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("replace", &path)(error)),
-        _ => {}
-    }
+    remove(&path).map_err(failed("replace", &path))?;
     let copied = database.copy_to(&path).and_then(|()| Database::open_file(&path));
     copied.map_err(|source| StoreError::Database {
         doing: "copy the records",
@@ -195,13 +192,18 @@ fn copy_object(blob: &Blob, objects: &Directory, target: &Directory, backed_up: 
     Ok(())
 }
 
+/// It need not be there.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Whether it was copied.
 pub(super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<bool> {
     to.parent().map_or(Ok(()), make_directory)?;
-    match fs::remove_file(to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove(to)?;
     let is_copied = match fs::hard_link(from, to) {
         Ok(()) => false,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
