@@ -201,14 +201,7 @@ fn restore_blobs(
 }
 
 fn hash(path: &Path, blob: &Blob) -> io::Result<Digest> {
-    use std::io::Read;
     let mut hasher = Hasher::new(blob.digest.algorithm());
-    let mut file = fs::File::open(path)?;
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hasher.finish()),
-            read => hasher.update(buffer.get(..read).unwrap_or_default()),
-        }
-    }
+    hasher.read(fs::File::open(path)?)?;
+    Ok(hasher.finish())
 }
