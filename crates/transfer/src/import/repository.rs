@@ -219,7 +219,7 @@ impl Importer<'_> {
         self.count(is_here, tags.len());
         // What did not come keeps its file.
         for digest in &brought {
-            self.blobs.remove(self.name, digest);
+            self.blobs.remove(self.name, digest).await?;
         }
         Ok(())
     }
