@@ -172,7 +172,7 @@ pub(crate) struct Scrub {
     /// Read so many bytes a second at most, as 50m.
     #[arg(long, value_name = "SIZE")]
     pub(crate) rate: Option<Bytes>,
-    /// Leave out blobs that were read within this time, as 7d: so a scrub that was ended goes on.
+    /// Leave out blobs that were sound within this time, as 7d: so a scrub that was ended goes on.
     #[arg(long, value_name = "TIME")]
     pub(crate) not_within: Option<Period>,
     /// Fetch nothing again from upstreams.

@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use serde_json::json;
 use xebec_kernel::size;
 use xebec_registry::config::LogFormat;
-use xebec_store::{BackedUp, Restored, Store, StoreError};
+use xebec_store::{BackedUp, DatabaseConfig, ObjectsConfig, Restored, Store, StoreError};
 
 use crate::args::{Backup, Restore};
 use crate::logging;
@@ -67,6 +68,12 @@ fn say_backed_up(args: &Backup, backed_up: &BackedUp) {
 pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
     let config = crate::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
+    if config.store.database != DatabaseConfig::Embedded || config.store.objects != ObjectsConfig::Directory {
+        bail!(
+            "a backup has embedded records and objects in files, and the configuration names others; use pg_restore, and the bucket's own \
+             versions or copies"
+        );
+    }
     let root = config.store.root;
     crate::runtime()?.block_on(async {
         let mut progress = Progress::new();

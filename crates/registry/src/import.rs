@@ -3,7 +3,6 @@
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use xebec_registry::config::LogFormat;
 use xebec_store::Store;
 use xebec_transfer::{ImportOptions, Taking, Tally, import as take_over};
@@ -16,10 +15,7 @@ use crate::{logging, mirror};
 pub(crate) fn import(args: &Import, verbose: u8) -> anyhow::Result<()> {
     let config = crate::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the program's threads")?;
+    let runtime = crate::runtime()?;
     let options = ImportOptions {
         taking: match (args.hard_link, args.move_files) {
             (_, true) => Taking::Move,

@@ -60,10 +60,10 @@ fn main() -> ExitCode {
 /// Of a command that has found something damaged or missing in what is kept.
 const DAMAGED: u8 = 3;
 
-/// Threads for a command that does one thing.
+/// The program's threads.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(1).enable_all().build();
+    let runtime = builder.enable_all().build();
     runtime.context("cannot start the program's threads")
 }
 

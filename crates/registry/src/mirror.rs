@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use tokio::sync::Notify;
 use xebec_policy::mode::Serving;
 use xebec_registry::config::{Config, LogFormat};
@@ -30,10 +30,7 @@ pub(crate) fn mirror(args: &Arguments, verbose: u8) -> anyhow::Result<()> {
     if all.is_empty() {
         bail!("there is nothing to copy: name a SOURCE, or write a [[mirror]] into the configuration");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the program's threads")?;
+    let runtime = crate::runtime()?;
     runtime.block_on(async {
         let store = Store::open(&config.store).await?;
         let tally = Arc::new(Tally::default());

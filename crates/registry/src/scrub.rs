@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use xebec_kernel::size;
@@ -38,6 +39,11 @@ pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
     };
     crate::runtime()?.block_on(async {
         let store = Store::open(&config.store).await?;
+        // Whether they can be asked is said before hours of reading, not after them.
+        let upstreams = match args.no_mend {
+            true => Upstreams::default(),
+            false => upstreams(&store, &config)?,
+        };
         let all = size::for_people(store.usage("").await?.bytes);
         let mut progress = Progress::new();
         let report = |so_far: &Scrubbed| {
@@ -52,7 +58,7 @@ pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
         };
         let scrubbed = store.scrub(&options, report).await?;
         drop(progress);
-        let damages = damages(&store, &config, &scrubbed, !args.no_mend).await?;
+        let damages = damages(&store, &upstreams, &scrubbed).await?;
         match args.json {
             true => outln!("{}", as_json(&scrubbed, &damages)),
             false => say(&scrubbed, &damages),
@@ -67,18 +73,14 @@ pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Who has what is damaged, and whether an upstream gives it again.
-async fn damages(
-    store: &Store,
-    config: &Config,
-    scrubbed: &Scrubbed,
-    mend: bool,
-) -> anyhow::Result<Vec<Damage>> {
+fn upstreams(store: &Store, config: &Config) -> anyhow::Result<Upstreams> {
     let environment = |name: &str| std::env::var(name).ok();
-    let upstreams = match mend && !(scrubbed.damaged.is_empty() && scrubbed.missing.is_empty()) {
-        true => Upstreams::new(&config.upstreams, store, &Arc::new(Notify::new()), environment)?,
-        false => Upstreams::default(),
-    };
+    let upstreams = Upstreams::new(&config.upstreams, store, &Arc::new(Notify::new()), environment);
+    upstreams.context("cannot ask upstreams for what is damaged; --no-mend scrubs without them")
+}
+
+/// Who has what is damaged, and whether an upstream gives it again.
+async fn damages(store: &Store, upstreams: &Upstreams, scrubbed: &Scrubbed) -> anyhow::Result<Vec<Damage>> {
     let wrong = scrubbed.damaged.iter().map(|digest| (digest, false));
     let missing = scrubbed.missing.iter().map(|digest| (digest, true));
     let mut damages = Vec::new();

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
@@ -42,10 +41,7 @@ pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
     }
     logging::start(verbose, config.log_format);
     allow_files();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the program's threads")?;
+    let runtime = crate::runtime()?;
     let outcome = runtime.block_on(run(config));
     // What reads and writes in the background is finished or harmless; nobody waits for it.
     runtime.shutdown_timeout(Duration::from_secs(5));

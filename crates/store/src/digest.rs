@@ -1,6 +1,7 @@
 //! Digests, and hashing: what a blob or a manifest is called.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 use sha2_resumable::digest::common::hazmat::SerializableState;
@@ -129,6 +130,9 @@ impl fmt::Display for Digest {
     }
 }
 
+/// So many bytes of a file are read at once.
+const PIECE: usize = 256 << 10;
+
 /// Hashes bytes as they come in. Its state can be written down.
 #[derive(Clone)]
 pub struct Hasher(State);
@@ -153,6 +157,23 @@ impl Hasher {
         match &mut self.0 {
             State::Sha256(state) => state.update(bytes),
             State::Sha512(state) => state.update(bytes),
+        }
+    }
+
+    /// Takes all that is left to read, and says how many bytes that were. Blocks.
+    pub(crate) fn read(&mut self, mut from: impl Read) -> io::Result<u64> {
+        let mut buffer = vec![0; PIECE];
+        let mut size = 0;
+        loop {
+            let read = match from.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
+            if read == 0 {
+                return Ok(size);
+            }
+            self.update(buffer.get(..read).unwrap_or_default());
+            size += read as u64;
         }
     }
 

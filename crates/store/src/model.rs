@@ -235,7 +235,7 @@ pub struct Unused {
     /// Nobody has pushed or pulled one of them after this time, in milliseconds since 1970.
     pub since: u64,
     /// They are copies of an upstream's: their tags go with them, and one that a client has pushed is none. Otherwise, no tag names
-    /// them.
+    /// them, or what they refer to.
     pub is_copy: bool,
 }
 

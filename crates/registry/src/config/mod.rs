@@ -200,14 +200,12 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         log_format: file.log.format,
         indexing: file.indexing,
         upstreams: file.upstream,
-        mirrors: file.mirrors.into_iter().map(mirror).collect::<Result<_, _>>()?,
+        mirrors: sound(file.mirrors, MirrorSettings::check)?,
         auth: file.auth.map(auth).transpose()?,
         audit: file.audit,
-        webhooks: file.webhooks.into_iter().map(webhook).collect::<Result<_, _>>()?,
+        webhooks: sound(file.webhooks, WebhookSettings::check)?,
         immutability: Immutability::new(file.immutable),
-        retention: (file.retention.into_iter())
-            .map(retention)
-            .collect::<Result<_, _>>()?,
+        retention: sound(file.retention, RetentionRule::check)?,
         quotas: file.quotas,
         mode: Mode {
             serving: file.mode.serving,
@@ -227,34 +225,19 @@ fn auth(auth: Spanned<AuthSettings>) -> Result<AuthSettings, Problem> {
     }
 }
 
-fn retention(rule: Spanned<RetentionRule>) -> Result<RetentionRule, Problem> {
-    match rule.get_ref().check() {
-        Ok(()) => Ok(rule.into_inner()),
+/// What a list has, if all of it can be used.
+fn sound<T, E: std::fmt::Display>(
+    listed: Vec<Spanned<T>>,
+    check: impl Fn(&T) -> Result<(), E>,
+) -> Result<Vec<T>, Problem> {
+    let sound = |value: Spanned<T>| match check(value.get_ref()) {
+        Ok(()) => Ok(value.into_inner()),
         Err(error) => Err(Problem {
-            at: Some(rule.span()),
+            at: Some(value.span()),
             text: error.to_string(),
         }),
-    }
-}
-
-fn mirror(mirror: Spanned<MirrorSettings>) -> Result<MirrorSettings, Problem> {
-    match mirror.get_ref().check() {
-        Ok(()) => Ok(mirror.into_inner()),
-        Err(error) => Err(Problem {
-            at: Some(mirror.span()),
-            text: error.to_string(),
-        }),
-    }
-}
-
-fn webhook(webhook: Spanned<WebhookSettings>) -> Result<WebhookSettings, Problem> {
-    match webhook.get_ref().check() {
-        Ok(()) => Ok(webhook.into_inner()),
-        Err(error) => Err(Problem {
-            at: Some(webhook.span()),
-            text: error.to_string(),
-        }),
-    }
+    };
+    listed.into_iter().map(sound).collect()
 }
 
 fn store(

@@ -1,10 +1,9 @@
 //! The certificate: whether it and its key can be used, and for how long.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use xebec_kernel::clock::{parse_rfc3339, seconds_since_1970};
 use xebec_registry::config::Config;
 use xebec_registry::server::TlsSettings;
 
@@ -26,11 +25,8 @@ pub(super) fn certificate(config: &Config) -> Option<Found> {
     Some(match end(tls) {
         Err(cause) => Found::broken(what, cause),
         Ok(end) => {
-            let now = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default()
-                .as_secs();
-            let left = (end - i64::try_from(now).unwrap_or(i64::MAX)).div_euclid(DAY);
+            let now = i64::try_from(seconds_since_1970()).unwrap_or(i64::MAX);
+            let left = (end - now).div_euclid(DAY);
             match left {
                 ..0 => Found::broken(what, format!("it ended {} days ago; renew it", -left)),
                 0..FEW_DAYS => Found::note(what, format!("it ends in {left} days; renew it")),
@@ -116,24 +112,11 @@ fn seconds(tag: u8, text: &str) -> Option<i64> {
         0x18 => (text.get(..4)?.parse().ok()?, text.get(4..)?),
         _ => return None,
     };
-    let part = |at: usize| rest.get(at..at + 2)?.parse::<i64>().ok();
+    let part = |at: usize| rest.get(at..at + 2);
     let (month, day) = (part(0)?, part(2)?);
-    let days = days_since_1970(year, month, day);
-    Some(days * DAY + part(4)? * 3600 + part(6)? * 60 + part(8)?)
-}
-
-/// In the calendar of today, which is counted from March: the day that comes and goes is the last one then.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 {
-        (year, month - 3)
-    } else {
-        (year - 1, month + 9)
-    };
-    365 * year + year.div_euclid(4) - year.div_euclid(100)
-        + year.div_euclid(400)
-        + (153 * month + 2) / 5
-        + day
-        - 719_469
+    let (hour, minute, second) = (part(4)?, part(6)?, part(8)?);
+    let text = format!("{year:04}-{month}-{day}T{hour}:{minute}:{second}Z");
+    parse_rfc3339(&text).map(|(seconds, _)| seconds)
 }
 
 #[cfg(test)]

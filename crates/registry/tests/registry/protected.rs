@@ -267,16 +267,36 @@ async fn the_file_mode_stops_writes_or_everything() {
     assert_eq!(registry.get("/v2/").await.status(), StatusCode::OK);
 }
 
-#[tokio::test]
-async fn a_push_beyond_the_quota_is_refused_before_its_bytes_come() {
-    let registry = Running::with(
+/// A registry with 1,000 bytes for a team.
+async fn narrow() -> Running {
+    Running::with(
         |_| {},
         |registry| {
             let quota = toml::from_str("prefix = 'team'\nlimit = '1000'").unwrap();
             registry.quotas = Quotas::new(vec![quota]);
         },
     )
-    .await;
+    .await
+}
+
+#[tokio::test]
+async fn an_upload_counts_for_the_quota_by_what_it_has() {
+    let registry = narrow().await;
+    let begun = registry
+        .request(Method::POST, "/v2/team/app/blobs/uploads/")
+        .send()
+        .await
+        .unwrap();
+    let place = begun.headers()["location"].to_str().unwrap().to_owned();
+    for wanted in [StatusCode::ACCEPTED, StatusCode::ACCEPTED, StatusCode::FORBIDDEN] {
+        let part = registry.request(Method::PATCH, &place).body(vec![3; 400]);
+        assert_eq!(part.send().await.unwrap().status(), wanted);
+    }
+}
+
+#[tokio::test]
+async fn a_push_beyond_the_quota_is_refused_before_its_bytes_come() {
+    let registry = narrow().await;
     registry.push_blob("team/app", &[1; 600]).await;
     registry.push_blob("other", &[2; 5000]).await;
     let digest = Digest::of(Algorithm::Sha256, &[3; 600]);

@@ -4,7 +4,7 @@
 //! after file and name are synced.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -166,7 +166,7 @@ impl FileWriter {
     fn open(path: &Path) -> io::Result<Self> {
         path.parent().map_or(Ok(()), make_directory)?;
         let mut options = File::options();
-        let mut file = options
+        let file = options
             .read(true)
             .write(true)
             .create(true)
@@ -174,19 +174,7 @@ impl FileWriter {
             .mode(0o600)
             .open(path)?;
         let mut hasher = Hasher::new(Algorithm::Sha256);
-        let mut buffer = vec![0; 256 << 10];
-        let mut size = 0;
-        loop {
-            let read = match file.read(&mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
-            if read == 0 {
-                break;
-            }
-            hasher.update(buffer.get(..read).unwrap_or_default());
-            size += read as u64;
-        }
+        let size = hasher.read(&file)?;
         Ok(Self {
             file,
             path: path.to_owned(),

@@ -4,16 +4,13 @@
 //! durable, then one transaction makes it a blob. A process that is killed in between leaves an upload, which a collection takes.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 
 use crate::digest::{Digest, Hasher};
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::name::RepositoryName;
 use crate::store::Store;
-
-/// So many bytes are read at once.
-const PIECE: usize = 256 << 10;
 
 impl Store {
     /// Gives a repository a blob whose bytes are an open file's. The file gets one more name, among the store's objects; its other names
@@ -63,19 +60,8 @@ impl Store {
 async fn hash(file: File, digest: &Digest) -> Result<(File, Digest, u64)> {
     let mut hasher = Hasher::new(digest.algorithm());
     let read = tokio::task::spawn_blocking(move || {
-        let mut buffer = vec![0; PIECE];
-        let mut size = 0;
-        loop {
-            let read = match (&file).read(&mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read?,
-            };
-            if read == 0 {
-                return Ok((file, hasher.finish(), size));
-            }
-            hasher.update(buffer.get(..read).unwrap_or_default());
-            size += read as u64;
-        }
+        let size = hasher.read(&file)?;
+        Ok((file, hasher.finish(), size))
     });
     let read = read.await.map_err(io::Error::other).and_then(|read| read);
     read.map_err(|source: io::Error| StoreError::Object {

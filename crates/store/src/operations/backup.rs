@@ -1,8 +1,8 @@
 //! Backup while serving, of embedded records and objects in files.
 //!
-//! A backup is a directory like the root: `records.db` and `objects`. While it is taken nothing is deleted, by any process; then all
-//! objects are there that the copy of the records names. Objects never change, so they are linked where that is possible, and those that
-//! an earlier backup in the same directory has stay.
+//! A backup is a directory like the root: `records.db` and `objects`, and `backup`, which says that it is one. While it is taken nothing is
+//! deleted, by any process; then all objects are there that the copy of the records names. Objects never change, so they are linked where
+//! that is possible, and those that an earlier backup in the same directory has stay.
 
 use std::fs;
 use std::io;
@@ -23,6 +23,9 @@ pub(super) const RECORDS: &str = "records.db";
 pub(super) const OBJECTS: &str = "objects";
 /// The records before all objects are there: a directory with nothing but these is no backup yet.
 pub(super) const UNFINISHED: &str = ".records.db.new";
+
+/// The file that tells a backup from the root directory of a store that nobody has open.
+const MARK: &str = "backup";
 
 /// What a backup has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +52,7 @@ impl Store {
     /// the backup has so far.
     ///
     /// # Errors
-    /// If records or objects are elsewhere than in the root directory, `directory` is a store in use, or a file cannot be written.
+    /// If records or objects are elsewhere than in the root directory, `directory` is a store's, or a file cannot be written.
     pub async fn backup(&self, directory: &Path, report: impl FnMut(&BackedUp) + Send) -> Result<BackedUp> {
         let unsupported = || {
             let advice = "a backup is for embedded records and objects in files; use pg_dump, and the bucket's own versions or copies";
@@ -97,7 +100,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     })?
 }
 
-/// A backup takes the place of the records that its directory has: those of no store in use, and of this one least of all.
+/// A backup takes the place of the records that its directory has: those of no store, and of this one least of all.
 fn check_target(root: &Path, directory: &Path) -> Result<()> {
     make_directory(directory).map_err(failed("make", directory))?;
     let real = |path: &Path| fs::canonicalize(path).map_err(failed("find", path));
@@ -109,24 +112,22 @@ fn check_target(root: &Path, directory: &Path) -> Result<()> {
         );
         return Err(StoreError::Unsupported(advice));
     }
+    let mark = directory.join(MARK);
     // A backup is closed, and has no log beside its records.
-    if directory.join("records.db-wal").exists() {
+    if directory.join("records.db-wal").exists() || (directory.join(RECORDS).exists() && !mark.exists()) {
         let advice = format!(
             "{} is the root directory of a store; take the backup to a directory that is empty or has an earlier backup",
             directory.display()
         );
         return Err(StoreError::Unsupported(advice));
     }
-    Ok(())
+    fs::write(&mark, "").map_err(failed("write", &mark))
 }
 
 /// Copies the records, without what is under way.
 fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
     let path = directory.join(UNFINISHED);
-    match fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("replace", &path)(error)),
-        _ => {}
-    }
+    remove(&path).map_err(failed("replace", &path))?;
     let copied = database.copy_to(&path).and_then(|()| Database::open_file(&path));
     copied.map_err(|source| StoreError::Database {
         doing: "copy the records",
@@ -195,13 +196,18 @@ fn copy_object(blob: &Blob, objects: &Directory, target: &Directory, backed_up: 
     Ok(())
 }
 
+/// It need not be there.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Whether it was copied.
 pub(super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<bool> {
     to.parent().map_or(Ok(()), make_directory)?;
-    match fs::remove_file(to) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove(to)?;
     let is_copied = match fs::hard_link(from, to) {
         Ok(()) => false,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),

@@ -106,6 +106,11 @@ impl Store {
         second.map_err(|source| self.unreadable(&current, source))
     }
 
+    /// Whether a blob's object is there and has as many bytes as its record says. They are not read.
+    pub async fn has_object(&self, blob: &Blob) -> bool {
+        self.inner.objects.size(&blob.object).await.ok().flatten() == Some(blob.size)
+    }
+
     /// An address at which whoever has it may read a blob for a while, without this server; `None` if the object store has none.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use xebec_kernel::file::sync_directory;
 
-use super::backup::{OBJECTS, RECORDS, STEP, UNFINISHED, blocking, failed, link_or_copy};
+use super::backup::{OBJECTS, RECORDS, STEP, UNFINISHED, blocking, failed, link_or_copy, remove};
 use crate::database::Database;
 use crate::digest::{Digest, Hasher};
 use crate::error::{Result, StoreError};
@@ -14,6 +14,9 @@ use crate::model::Blob;
 use crate::objects::{Directory, make_directory};
 use crate::records::{blobs, manifests, repositories};
 use crate::store::Store;
+
+/// What SQLite keeps beside unfinished records.
+const LOGS: [&str; 2] = [".records.db.new-wal", ".records.db.new-shm"];
 
 /// What was restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +54,10 @@ impl Store {
         let (from, to) = (backup.join(RECORDS), copy.clone());
         let copied = blocking(move || {
             make_directory(&target).map_err(failed("make", &target))?;
+            // A restore that was broken off may have been of another backup. SQLite would write its log into this one's records.
+            for log in LOGS.map(|log| target.join(log)) {
+                remove(&log).map_err(failed("remove", &log))?;
+            }
             // Never opened where it is: a backup may be on a medium that cannot be written.
             fs::copy(&from, &to).map_err(failed("copy", &from))?;
             Database::open_file(&to).map_err(database)
@@ -90,10 +97,10 @@ fn check(root: &Path, backup: &Path) -> Result<()> {
     let names: io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
     let names = names.map_err(failed("read", root))?;
     let is_ours = names.iter().any(|name| name == UNFINISHED);
-    let left_over = [UNFINISHED, OBJECTS, ".records.db.new-wal", ".records.db.new-shm"];
+    let left_over = [UNFINISHED, OBJECTS].into_iter().chain(LOGS);
     let foreign = names
         .iter()
-        .find(|name| *name != "lost+found" && !(is_ours && left_over.iter().any(|left| name == left)));
+        .find(|name| *name != "lost+found" && !(is_ours && left_over.clone().any(|left| *name == left)));
     match foreign {
         None => Ok(()),
         Some(name) => refused(format!(
@@ -194,14 +201,7 @@ fn restore_blobs(
 }
 
 fn hash(path: &Path, blob: &Blob) -> io::Result<Digest> {
-    use std::io::Read;
     let mut hasher = Hasher::new(blob.digest.algorithm());
-    let mut file = fs::File::open(path)?;
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hasher.finish()),
-            read => hasher.update(buffer.get(..read).unwrap_or_default()),
-        }
-    }
+    hasher.read(fs::File::open(path)?)?;
+    Ok(hasher.finish())
 }

@@ -21,7 +21,7 @@ const MANIFESTS: usize = 4;
 pub struct ScrubOptions {
     /// So many bytes a second at most; as fast as it goes, if none.
     pub bytes_per_second: Option<u64>,
-    /// Leaves out blobs that were read within this time, so that a scrub that was ended goes on where it was.
+    /// Leaves out blobs that were read within this time and were sound, so that a scrub that was ended goes on where it was.
     pub not_within: Duration,
 }
 

@@ -191,7 +191,9 @@ impl Store {
         }
         let (writer, progress) = writer.sync().await.map_err(failed)?;
         let size = writer.size();
-        if progress.is_some() && !self.touch(&id, size, progress).await? {
+        // Quotas count an upload by its record.
+        let is_recorded = progress.is_none() && size == record.size;
+        if !is_recorded && !self.touch(&id, size, progress).await? {
             return Ok(None);
         }
         held.leave(writer);
@@ -273,9 +275,7 @@ impl Store {
         // A record without its object is mended by the object that was just pushed.
         let old = self.any_blob(&blob.digest).await?;
         let sound = match old {
-            Some(old) if self.inner.objects.size(&old.object).await.ok().flatten() == Some(old.size) => {
-                Some(old.object)
-            }
+            Some(old) if self.has_object(&old).await => Some(old.object),
             _ => None,
         };
         let (repository, id, size) = (repository.clone(), id.clone(), blob.size);

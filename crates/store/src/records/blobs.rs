@@ -163,7 +163,7 @@ pub(crate) fn note_scrub(
     Ok(changed > 0)
 }
 
-/// Blobs in the order of their digests that were not read since that time; damaged ones among them.
+/// Blobs in the order of their digests that were not read since that time, and all damaged ones.
 pub(crate) fn list(
     tx: &mut dyn Transaction,
     n: usize,
@@ -172,7 +172,8 @@ pub(crate) fn list(
 ) -> Result<Vec<Blob>, DatabaseError> {
     let after = after.map(Digest::to_string).unwrap_or_default();
     let rows = tx.query(
-        "SELECT digest, size, object FROM blobs WHERE digest > $1 AND scrubbed < $3 ORDER BY digest LIMIT $2",
+        "SELECT digest, size, object FROM blobs
+         WHERE digest > $1 AND (scrubbed < $3 OR damaged > 0) ORDER BY digest LIMIT $2",
         &[after.into(), n.into(), unread_since.into()],
     )?;
     rows.into_iter().map(|mut row| blob(&mut row)).collect()

@@ -106,13 +106,21 @@ fn holds(
 ) -> Result<bool, DatabaseError> {
     let values = [repository.into(), digest.into()];
     let row = tx.first(
-        "SELECT created, pushed, pulled FROM manifests WHERE repository = $1 AND digest = $2",
+        "SELECT created, pushed, pulled, subject FROM manifests WHERE repository = $1 AND digest = $2",
         &values,
     )?;
     if let Some(mut row) = row {
         let (created, pushed, pulled) = (row.unsigned(0)?, row.unsigned(1)?, row.unsigned(2)?);
         if created.max(pushed).max(pulled) > unused.since || (unused.is_copy && pushed > 0) {
             return Ok(false);
+        }
+        // What refers to a manifest stays with it: its tag may have been pushed or pulled since.
+        if let Some(subject) = row.optional_text(3)? {
+            let subject = parsed(&subject)?;
+            let is_going = unused.manifests.contains(&subject);
+            if !is_going && !tags::of_manifest(tx, repository, &subject)?.is_empty() {
+                return Ok(false);
+            }
         }
     }
     for tag in tags::of_manifest(tx, repository, digest)? {

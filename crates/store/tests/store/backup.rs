@@ -135,7 +135,7 @@ async fn a_backup_that_was_broken_off_is_none() {
 }
 
 #[tokio::test]
-async fn no_store_in_use_is_overwritten_by_a_backup() {
+async fn no_store_is_overwritten_by_a_backup() {
     if !is_supported() {
         return;
     }
@@ -148,6 +148,9 @@ async fn no_store_in_use_is_overwritten_by_a_backup() {
         let other = test.directory.path().join("other");
         let used = Store::open(&StoreConfig::new(&other)).await.unwrap();
         push(&used, &name("a"), b"layer").await.unwrap();
+        let error = test.store.backup(&other, |_| ()).await.unwrap_err();
+        assert!(error.to_string().contains("root directory of a store"), "{error}");
+        drop(used);
         let error = test.store.backup(&other, |_| ()).await.unwrap_err();
         assert!(error.to_string().contains("root directory of a store"), "{error}");
     }

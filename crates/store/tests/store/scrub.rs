@@ -40,6 +40,12 @@ async fn what_is_damaged_is_found_and_mended_by_a_push() {
             (found.damaged, found.missing),
             (damaged, vec![lost.digest.clone()])
         );
+        let again = ScrubOptions {
+            not_within: Duration::from_secs(3600),
+            ..ScrubOptions::default()
+        };
+        let again = store.scrub(&again, |_| ()).await.unwrap();
+        assert_eq!(again.blobs, 3, "what is damaged is named until it is mended");
         assert_eq!(
             store.blob(&a, &wrong.digest).await.unwrap(),
             None,

@@ -140,7 +140,16 @@ async fn a_manifest_goes_by_itself_only_while_nothing_leads_to_it() {
             "it was pushed again"
         );
         let seen = store.tag(&a, &tag("v1")).await.unwrap().unwrap();
+        let mut signature = manifest("signature", Vec::new());
+        signature.subject = Some(one.digest.clone());
+        store.put_manifest(&a, &signature, &[]).await.unwrap();
+        let signature = unused(&[&signature], u64::MAX, false);
+        assert!(
+            !store.remove_unused(&a, &signature).await.unwrap(),
+            "what it refers to has its tag yet"
+        );
         assert!(store.remove_unused_tag(&a, &seen).await.unwrap());
+        assert!(store.remove_unused(&a, &signature).await.unwrap());
         let mut index = manifest("index", Vec::new());
         index.references = vec![Reference {
             kind: ReferenceKind::Manifest,

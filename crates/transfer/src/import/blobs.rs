@@ -162,21 +162,27 @@ impl Blobs {
     }
 
     /// Removes the file of a blob that an image which is here names, if files are to be moved.
-    pub(super) fn remove(&self, name: &RepositoryName, digest: &Digest) {
+    pub(super) async fn remove(&self, name: &RepositoryName, digest: &Digest) -> Result<(), StoreError> {
         if self.taking != Taking::Move || self.dry_run {
-            return;
+            return Ok(());
         }
         let directory = layout::blob(digest);
-        match self.source.remove(&directory, layout::DATA) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                self.tally.skip(
-                    name.as_str(),
-                    self.source.shown(&directory),
-                    format!("it stays: {}", said(&error)),
-                );
-            }
-            _ => {}
-        }
+        // The record of one that was here may have lost its object: then this is the last copy.
+        let is_whole = match self.store.peek_blob(name, digest).await? {
+            Some(blob) => self.store.has_object(&blob).await,
+            None => false,
+        };
+        let reason = match is_whole {
+            false => "the store has lost its bytes; scrub the store, and import again".to_owned(),
+            true => match self.source.remove(&directory, layout::DATA) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => said(&error),
+                _ => return Ok(()),
+            },
+        };
+        let what = self.source.shown(&directory);
+        self.tally
+            .skip(name.as_str(), what, format!("it stays: {reason}"));
+        Ok(())
     }
 
     /// A manifest's bytes, which are what the digest says.

@@ -195,14 +195,15 @@ impl Importer<'_> {
         content: bytes::Bytes,
         facts: Facts,
     ) -> Result<(), Refusal> {
-        let references = facts.references.clone();
-        for reference in put::blobs(&references) {
+        let mut brought = Vec::new();
+        for reference in put::blobs(&facts.references) {
             match self.blobs.bring(self.name, &reference.digest).await {
+                Ok(()) => brought.push(reference.digest.clone()),
                 Err(Refusal::Skip(reason)) if reference.required && !self.options.rules.sparse => {
                     return Err(Refusal::Skip(reason));
                 }
                 // Layers that may not be distributed are seldom in a registry.
-                Err(Refusal::Skip(_)) | Ok(()) => {}
+                Err(Refusal::Skip(_)) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -216,8 +217,9 @@ impl Importer<'_> {
             self.put(digest, content, facts, &tags).await?;
         }
         self.count(is_here, tags.len());
-        for reference in put::blobs(&references) {
-            self.blobs.remove(self.name, &reference.digest);
+        // What did not come keeps its file.
+        for digest in &brought {
+            self.blobs.remove(self.name, digest).await?;
         }
         Ok(())
     }
@@ -242,7 +244,7 @@ impl Importer<'_> {
                     let reason = format!("it was set here later than there, and stays at {}", here.digest);
                     self.skip(format!("tag {tag}"), reason);
                 }
-                _ if self.is_held(tag, digest).await? => {
+                Some(_) if (self.options.rules.immutable)(self.name, tag) => {
                     self.skip(
                         format!("tag {tag}"),
                         "it is immutable here, and names something else",
@@ -252,13 +254,6 @@ impl Importer<'_> {
             }
         }
         Ok(due)
-    }
-
-    /// Whether a tag is here and may not be moved.
-    async fn is_held(self, tag: &Tag, digest: &Digest) -> Result<bool, Refusal> {
-        let here = self.store.tag(self.name, tag).await?;
-        let is_moved = here.is_some_and(|here| here.digest != *digest);
-        Ok(is_moved && (self.options.rules.immutable)(self.name, tag))
     }
 
     async fn put(

@@ -19,6 +19,8 @@ use crate::turns::Turns;
 
 /// So many tags of the repository here are looked at at once.
 const PAGE: usize = 1000;
+/// Indexes in indexes are followed so deep: each level takes room on the stack, and the source says how many there are.
+const DEEPEST: usize = 16;
 
 /// See the module.
 pub(super) struct Copier<'a> {
@@ -119,13 +121,13 @@ impl<'a> Copier<'a> {
         let (digest, tree) = match named {
             Some(digest) => {
                 let digest = ours(&digest.to_string())?;
-                let tree = self.manifest(&digest).await?;
+                let tree = self.manifest(&digest, 0).await?;
                 (digest, tree)
             }
             None => {
                 let fetched = self.source().manifest(&self.pair.there, text).await?;
                 let digest = ours(&fetched.digest.to_string())?;
-                let tree = self.keep(&digest, fetched).await?;
+                let tree = self.keep(&digest, fetched, 0).await?;
                 (digest, tree)
             }
         };
@@ -151,8 +153,8 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Copies a manifest, unless it is here whole. Returns it, and all that it lists.
-    async fn manifest(&self, digest: &Digest) -> Result<Vec<Digest>, Trouble> {
+    /// Copies a manifest that is so many indexes deep, unless it is here whole. Returns it, and all that it lists.
+    async fn manifest(&self, digest: &Digest, depth: usize) -> Result<Vec<Digest>, Trouble> {
         let _turn = self.turns.take(digest).await;
         if let Some(tree) = self.whole(digest).await? {
             self.tally.add(|moved| moved.manifests_here += tree.len() as u64);
@@ -162,14 +164,18 @@ impl<'a> Copier<'a> {
             .source()
             .manifest(&self.pair.there, &digest.to_string())
             .await?;
-        self.keep(digest, fetched).await
+        self.keep(digest, fetched, depth).await
     }
 
     /// A manifest and all that it lists, if all of them and their blobs are here.
     async fn whole(&self, digest: &Digest) -> Result<Option<Vec<Digest>>, Trouble> {
         let (store, here) = (self.store(), &self.pair.here);
-        let (mut tree, mut waiting) = (Vec::new(), vec![digest.clone()]);
+        let (mut tree, mut waiting) = (HashSet::new(), vec![digest.clone()]);
         while let Some(digest) = waiting.pop() {
+            // Several indexes may list the same manifest.
+            if tree.contains(&digest) {
+                continue;
+            }
             if store.manifest(here, &digest).await?.is_none() {
                 return Ok(None);
             }
@@ -180,18 +186,27 @@ impl<'a> Copier<'a> {
                     return Ok(None);
                 }
             }
-            tree.push(digest);
+            tree.insert(digest);
         }
-        Ok(Some(tree))
+        Ok(Some(tree.into_iter().collect()))
     }
 
     /// Puts a manifest, after what it names.
-    async fn keep(&self, digest: &Digest, fetched: FetchedManifest) -> Result<Vec<Digest>, Trouble> {
+    async fn keep(
+        &self,
+        digest: &Digest,
+        fetched: FetchedManifest,
+        depth: usize,
+    ) -> Result<Vec<Digest>, Trouble> {
+        if depth > DEEPEST {
+            return Err(Trouble::Skip(format!(
+                "it is in more than {DEEPEST} indexes, one in the other"
+            )));
+        }
         let facts = read(&fetched.bytes, fetched.media_type.as_deref())?;
         let mut tree = Vec::new();
         for child in put::children(&facts.references) {
-            // As deep as indexes are nested, which a digest bounds: none is in itself.
-            match Box::pin(self.manifest(child)).await {
+            match Box::pin(self.manifest(child, depth + 1)).await {
                 Ok(below) => tree.extend(below),
                 Err(Trouble::Skip(reason)) => {
                     let reason = format!("manifest {child} of it: {reason}");
@@ -266,7 +281,7 @@ impl<'a> Copier<'a> {
         let mut found = Vec::new();
         for entry in self.source().referrers(&self.pair.there, &known).await? {
             let digest = ours(&entry.digest.to_string())?;
-            match self.manifest(&digest).await {
+            match self.manifest(&digest, 0).await {
                 Ok(tree) => found.extend(tree),
                 Err(trouble) => self
                     .skip(format!("{digest}, which refers to {subject}"), trouble)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use xebec_settings::pattern::RepositoryPattern;
-use xebec_store::{Digest, NewManifest};
+use xebec_store::{Digest, NewManifest, ScrubOptions};
 use xebec_transfer::{ImportError, ImportOptions, Moved, Rules, Taking, Tally, import};
 
 use crate::common::{Here, skipped};
@@ -134,6 +134,41 @@ async fn files_that_are_moved_stay_until_an_image_is_here() {
         (0, 1, 1)
     );
     assert_eq!(here.blob("a", &digest(b"layer")).await.unwrap(), b"layer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blob_that_did_not_come_keeps_its_file() {
+    let old = Old::new();
+    let image = old.image("a", b"layer");
+    old.tag("a", "v1", &image);
+    // To the other registry, the layer is another repository's.
+    fs::remove_file(old.layer_link("a", &digest(b"layer"))).unwrap();
+    let here = Here::new().await;
+    let mut options = taking(Taking::Move);
+    options.rules.sparse = true;
+    let moved = run(&old, &here, &options).await;
+    assert_eq!((moved.manifests, moved.blobs), (1, 1), "{moved:?}");
+    assert!(here.blob("a", &digest(b"layer")).await.is_none());
+    assert!(old.data(&digest(b"layer")).exists());
+    assert!(!old.data(&digest(b"{}")).exists(), "the configuration came");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blob_whose_object_is_lost_keeps_its_file() {
+    let old = Old::new();
+    old.image("a", b"layer");
+    let here = Here::new().await;
+    run(&old, &here, &ImportOptions::default()).await;
+    let layer = digest(b"layer");
+    let blob = here.store.any_blob(&layer).await.unwrap().unwrap();
+    fs::remove_file(here.store.config().root.join("objects").join(&blob.object)).unwrap();
+    let moved = run(&old, &here, &taking(Taking::Move)).await;
+    assert!(skipped(&moved, layer.hex(), "has lost its bytes"), "{moved:?}");
+    assert!(old.data(&layer).exists());
+    // The scrub sees that it is missing, and the next import brings it again.
+    here.store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+    assert_eq!(run(&old, &here, &taking(Taking::Move)).await.skipped, []);
+    assert_eq!(here.blob("a", &layer).await.unwrap(), b"layer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -139,6 +139,26 @@ async fn a_repository_comes_whole_and_nothing_of_it_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn indexes_in_indexes_are_followed_so_deep_and_no_deeper() {
+    let there = There::new();
+    let mut inner = there.image("app", "", b"layer");
+    for _ in 0..15 {
+        inner = there.manifest("app", "", INDEX, index(&[&inner]).to_string());
+    }
+    let deep = there.manifest("app", "deep", INDEX, index(&[&inner]).to_string());
+    there.manifest("app", "deeper", INDEX, index(&[&deep]).to_string());
+    let here = Here::new().await;
+    let mut settings = there.settings(&["app"]);
+    settings.tags = vec![TagPattern::parse("deeper").unwrap()];
+    let moved = run(&here, &settings).await;
+    assert!(skipped(&moved, "tag deeper", "more than 16 indexes"), "{moved:?}");
+    assert_eq!(here.tag("copy/app", "deeper").await, None);
+    settings.tags = vec![TagPattern::parse("deep").unwrap()];
+    assert_eq!(run(&here, &settings).await.skipped, []);
+    assert_eq!(here.tag("copy/app", "deep").await, Some(deep));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn signatures_come_with_the_tags_that_are_wanted() {
     let there = There::new();
     let wanted = there.image("app", "v1", b"one");
