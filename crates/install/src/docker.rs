@@ -20,7 +20,7 @@ pub(crate) use self::change::changes;
 use self::command::CommandLine;
 use crate::containerd::NAME;
 pub use crate::options::DOCKER_CONFIG;
-use crate::plan::{Action, Plan};
+use crate::plan::{Action, Contents, Plan};
 use crate::record::Record;
 use crate::{Options, containerd};
 
@@ -153,7 +153,7 @@ fn write(
     }
     let action = Action::Write {
         path: file.to_owned(),
-        bytes: bytes.into_bytes(),
+        contents: Contents::Bytes(bytes.into_bytes()),
         mode: 0o644,
         lines,
     };
@@ -199,7 +199,7 @@ fn put_files(
         let is_done = std::fs::read(options.here(&path)).is_ok_and(|there| there == text.as_bytes());
         is_new |= !is_done;
         record.files.insert(path.clone(), Digest::of(text.as_bytes()));
-        plan.write(&path, text.into_bytes(), 0o644, why, is_done);
+        plan.write(&path, Contents::Bytes(text.into_bytes()), 0o644, why, is_done);
     }
     Ok(is_new)
 }
@@ -280,7 +280,7 @@ pub(crate) fn take_back(options: &Options, change: &DockerChange, plan: &mut Pla
     }
     let action = Action::Write {
         path: file.clone(),
-        bytes: bytes.into_bytes(),
+        contents: Contents::Bytes(bytes.into_bytes()),
         mode: 0o644,
         lines,
     };

@@ -1,11 +1,14 @@
 //! What is found on a host.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use toml_edit::DocumentMut;
 use xebec_protocol::failure::{Failure, FailureKind};
 
 use crate::Options;
+use crate::plan::PIECE;
 
 /// Where the service manager keeps units that a package brought.
 const PACKAGED_UNITS: [&str; 2] = ["usr/lib/systemd/system", "lib/systemd/system"];
@@ -38,9 +41,8 @@ impl Options {
     pub(crate) fn containerd_version(&self) -> Option<u32> {
         let places = ["/usr/local/bin", "/usr/bin", "/usr/local/sbin", "/usr/sbin"];
         let programs = places.map(|folder| self.here(&Path::new(folder).join("containerd")));
-        let bytes = programs.iter().find_map(|program| std::fs::read(program).ok())?;
-        let module = b"github.com/containerd/containerd/v2/";
-        let is_second = bytes.windows(module.len()).any(|window| window == module);
+        let program = programs.iter().find_map(|program| File::open(program).ok())?;
+        let is_second = contains(program, b"github.com/containerd/containerd/v2/").ok()?;
         Some(if is_second { 2 } else { 1 })
     }
 
@@ -61,5 +63,49 @@ impl Options {
             Failure::new(FailureKind::Usage, message)
         })?;
         Ok((text, document))
+    }
+}
+
+/// Whether a file contains these bytes. It is read in pieces: a program has a hundred megabytes, and what installs Xebec on a node has
+/// little memory.
+fn contains(mut file: File, wanted: &[u8]) -> io::Result<bool> {
+    let (mut seen, mut piece) = (Vec::new(), vec![0; PIECE]);
+    loop {
+        let length = match file.read(&mut piece) {
+            Ok(0) => return Ok(false),
+            Ok(length) => length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        seen.extend_from_slice(piece.get(..length).unwrap_or_default());
+        if seen.windows(wanted.len()).any(|window| window == wanted) {
+            return Ok(true);
+        }
+        // The bytes may begin in this piece and end in the next.
+        seen.drain(..seen.len().saturating_sub(wanted.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_where_pieces_meet() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("program");
+        for before in [0, 1, PIECE - 7, PIECE - 1, PIECE, 3 * PIECE + 5] {
+            let mut bytes = vec![b'w'; before];
+            bytes.extend_from_slice(b"word of it");
+            std::fs::write(&path, &bytes).unwrap();
+            assert!(
+                contains(File::open(&path).unwrap(), b"word of it").unwrap(),
+                "{before}"
+            );
+            assert!(
+                !contains(File::open(&path).unwrap(), b"word of it.").unwrap(),
+                "{before}"
+            );
+        }
     }
 }

@@ -1,15 +1,20 @@
 //! The steps of installing or removing, found before any of them is carried out.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Serialize;
-use xebec_kernel::file::replace_atomically;
+use xebec_format::digest::{Digest, Digester};
+use xebec_kernel::file::{replace_atomically, replace_atomically_by};
 use xebec_protocol::failure::Failure;
 
 use crate::record::Record;
 use crate::root::resolve;
+
+/// Bytes of a file that are in memory at a time.
+pub(crate) const PIECE: usize = 256 << 10;
 
 /// What is to be done on a host, in order.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -45,7 +50,7 @@ pub enum Action {
         path: PathBuf,
         /// What.
         #[serde(skip)]
-        bytes: Vec<u8>,
+        contents: Contents,
         /// Its permissions, if it is new.
         #[serde(skip)]
         mode: u32,
@@ -66,17 +71,74 @@ pub enum Action {
     },
 }
 
+/// What a file that is written has in it.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// What another file has, which may be large: it is never in memory as a whole.
+    CopyOf {
+        /// Which, as this program sees it.
+        file: PathBuf,
+        /// What it had when the plan was made; it must have that still.
+        digest: Digest,
+    },
+}
+
+impl Contents {
+    fn write(&self, path: &Path, mode: u32) -> io::Result<()> {
+        match self {
+            Self::Bytes(bytes) => replace_atomically(path, bytes, mode),
+            Self::CopyOf { file, digest } => replace_atomically_by(path, mode, |new| {
+                let copied = digest_of(&mut File::open(file)?, |bytes| new.write_all(bytes))?;
+                match copied == *digest {
+                    true => Ok(()),
+                    false => Err(io::Error::other(format!(
+                        "{} has just changed; install again",
+                        file.display()
+                    ))),
+                }
+            }),
+        }
+    }
+}
+
+/// The digest of all that a reader gives, in pieces, each of which `each` gets.
+pub(crate) fn digest_of(
+    reader: &mut impl Read,
+    mut each: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<Digest> {
+    let (mut digester, mut piece) = (Digester::new(), vec![0; PIECE]);
+    loop {
+        match reader.read(&mut piece) {
+            Ok(0) => return Ok(digester.finish()),
+            Ok(length) => {
+                let bytes = piece.get(..length).unwrap_or_default();
+                digester.update(bytes);
+                each(bytes)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The digest of a file, which may be large.
+pub(crate) fn digest_of_file(path: &Path) -> io::Result<Digest> {
+    digest_of(&mut File::open(path)?, |_| Ok(()))
+}
+
 impl Plan {
     /// Whether there is nothing to do.
     pub fn is_done(&self) -> bool {
         self.steps.iter().all(|step| step.is_done)
     }
 
-    pub(crate) fn write(&mut self, path: &Path, bytes: Vec<u8>, mode: u32, why: &str, is_done: bool) {
+    pub(crate) fn write(&mut self, path: &Path, contents: Contents, mode: u32, why: &str, is_done: bool) {
         self.push(
             Action::Write {
                 path: path.to_owned(),
-                bytes,
+                contents,
                 mode,
                 lines: Vec::new(),
             },
@@ -146,14 +208,14 @@ impl Action {
         let here = |path: &Path| resolve(sysroot, path);
         match self {
             Self::Write {
-                path, bytes, mode, ..
+                path, contents, mode, ..
             } => {
                 let here = here(path);
                 let write = || -> io::Result<()> {
                     if let Some(folder) = here.parent() {
                         std::fs::create_dir_all(folder)?;
                     }
-                    replace_atomically(&here, bytes, *mode)
+                    contents.write(&here, *mode)
                 };
                 write().map_err(|error| Failure::host(format!("write {}", path.display()), error))
             }

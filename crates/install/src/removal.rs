@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use xebec_format::digest::Digest;
 use xebec_keeper::client::{Found, find};
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::Status;
@@ -11,7 +10,7 @@ use xebec_protocol::wire::Status;
 use crate::Options;
 use crate::docker;
 use crate::keys::{self, Change, Wanted};
-use crate::plan::{Action, Plan};
+use crate::plan::{Action, Contents, Plan, digest_of_file};
 use crate::record::Record;
 
 /// Finds what is to be done so that a host is as before. What somebody changed since is left, and noted. Images and
@@ -82,9 +81,10 @@ fn remove_files(
 ) -> Vec<String> {
     let mut units = Vec::new();
     for (file, digest) in &record.files {
-        let there = std::fs::read(options.here(file)).ok();
-        let Some(there) = there else { continue };
-        if Digest::of(&there) != *digest {
+        let Ok(there) = digest_of_file(&options.here(file)) else {
+            continue;
+        };
+        if there != *digest {
             let note = format!("{} was changed since, and stays", file.display());
             plan.notes.push(note);
             continue;
@@ -126,7 +126,7 @@ fn write_record(options: &Options, left: &Record, before: &Record, plan: &mut Pl
     }
     let action = Action::Write {
         path,
-        bytes: left.to_bytes()?,
+        contents: Contents::Bytes(left.to_bytes()?),
         mode: 0o600,
         lines: Vec::new(),
     };
@@ -230,7 +230,7 @@ fn take_back(
     let is_done = lines.is_empty();
     let action = Action::Write {
         path: file.to_owned(),
-        bytes: document.to_string().into_bytes(),
+        contents: Contents::Bytes(document.to_string().into_bytes()),
         mode: 0o644,
         lines,
     };

@@ -9,7 +9,7 @@ use xebec_protocol::settings::USUAL_CONTAINERD;
 
 use crate::containerd::{self, Unpack, Version};
 use crate::keys::{self, Change, Key, Wanted};
-use crate::plan::{Action, Plan};
+use crate::plan::{Action, Contents, Plan, digest_of_file};
 use crate::record::Record;
 use crate::{Options, docker, imports, units};
 
@@ -97,8 +97,8 @@ fn give_way(options: &Options, plan: &mut Plan, record: &mut Record) {
         .partition(|(file, _)| docker::is_for_it(file));
     record.files = stays;
     for (file, digest) in goes {
-        match std::fs::read(options.here(&file)) {
-            Ok(there) if Digest::of(&there) == digest => {
+        match digest_of_file(&options.here(&file)) {
+            Ok(there) if there == digest => {
                 plan.push(Action::Remove { path: file }, "the package brings its own", false);
             }
             Ok(_) => plan.notes.push(format!(
@@ -125,11 +125,15 @@ fn put_program(
     plan: &mut Plan,
     record: &mut Record,
 ) -> Result<bool, Failure> {
-    let bytes = std::fs::read(&options.program)
+    let digest = digest_of_file(&options.program)
         .map_err(|error| Failure::host(format!("read {}", options.program.display()), error))?;
-    let is_done = is_so(options, program, &bytes);
-    record.files.insert(program.to_owned(), Digest::of(&bytes));
-    plan.write(program, bytes, 0o755, "the program", is_done);
+    let is_done = digest_of_file(&options.here(program)).is_ok_and(|there| there == digest);
+    record.files.insert(program.to_owned(), digest);
+    let contents = Contents::CopyOf {
+        file: options.program.clone(),
+        digest,
+    };
+    plan.write(program, contents, 0o755, "the program", is_done);
     Ok(!is_done)
 }
 
@@ -140,7 +144,13 @@ fn put_units(options: &Options, program: &Path, plan: &mut Plan, record: &mut Re
         let is_done = is_so(options, &path, text.as_bytes());
         is_new |= !is_done;
         record.files.insert(path.clone(), Digest::of(text.as_bytes()));
-        plan.write(&path, text.into_bytes(), 0o644, "the service", is_done);
+        plan.write(
+            &path,
+            Contents::Bytes(text.into_bytes()),
+            0o644,
+            "the service",
+            is_done,
+        );
     }
     is_new
 }
@@ -212,7 +222,7 @@ fn set_keys(
     let is_ours = file.starts_with(&options.root);
     let action = Action::Write {
         path: file.to_owned(),
-        bytes: bytes.into_bytes(),
+        contents: Contents::Bytes(bytes.into_bytes()),
         mode: if is_ours { 0o600 } else { 0o644 },
         lines,
     };

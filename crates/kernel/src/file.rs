@@ -18,7 +18,7 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write(path, bytes, 0o666, true, |_| Ok(()))
+    write(path, 0o666, true, |file| file.write_all(bytes))
 }
 
 /// The same for a file that only its owner may read, at any time.
@@ -26,7 +26,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write(path, bytes, 0o600, true, |_| Ok(()))
+    write(path, 0o600, true, |file| file.write_all(bytes))
 }
 
 /// The same for a file that may be lost or damaged when the host restarts without warning: nothing is synced.
@@ -34,7 +34,7 @@ pub fn write_privately(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write(path, bytes, 0o666, false, |_| Ok(()))
+    write(path, 0o666, false, |file| file.write_all(bytes))
 }
 
 /// The same for such a file that only its owner may read.
@@ -42,7 +42,7 @@ pub fn write_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn write_privately_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write(path, bytes, 0o600, false, |_| Ok(()))
+    write(path, 0o600, false, |file| file.write_all(bytes))
 }
 
 /// The same as [`write_for_this_boot`] for a file that must not exist yet. Of several processes that create it, one succeeds.
@@ -50,7 +50,7 @@ pub fn write_privately_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()
 /// # Errors
 /// `AlreadyExists` if there is a file at `path`, which is left as it is. Other I/O errors.
 pub fn create_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = Temporary::write(path, bytes, 0o666, |_| Ok(()))?;
+    let temporary = Temporary::write(path, 0o666, |file| file.write_all(bytes))?;
     temporary.link(path)
 }
 
@@ -59,30 +59,42 @@ pub fn create_for_this_boot(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// I/O errors; the old file is then still there.
 pub fn replace_atomically(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    replace_atomically_by(path, mode, |file| file.write_all(bytes))
+}
+
+/// The same where `fill` writes what is in the new file, of which no more is in memory at a time than it holds.
+///
+/// # Errors
+/// I/O errors, those of `fill` too; the old file is then still there.
+pub fn replace_atomically_by(
+    path: &Path,
+    mode: u32,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
     let old = match fs::symlink_metadata(path) {
         Ok(old) => Some(old),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
     // It may hold what not everybody may read.
-    write(path, bytes, 0o600, true, |file| {
+    write(path, 0o600, true, |file| {
         if let Some(old) = &old {
-            std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
+            std::os::unix::fs::fchown(&*file, Some(old.uid()), Some(old.gid()))?;
         }
         let mode = old.as_ref().map_or(mode, |old| old.mode() & 0o7777);
-        file.set_permissions(fs::Permissions::from_mode(mode))
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        fill(file)
     })
 }
 
-/// `dress` gives the new file what is not in its bytes, before they are there.
+/// `fill` gives the new file what is in it.
 fn write(
     path: &Path,
-    bytes: &[u8],
     mode: u32,
     durably: bool,
-    dress: impl FnOnce(&File) -> io::Result<()>,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let temporary = Temporary::write(path, bytes, mode, dress)?;
+    let temporary = Temporary::write(path, mode, fill)?;
     if !durably {
         return temporary.rename(path);
     }
@@ -102,12 +114,7 @@ struct Temporary {
 }
 
 impl Temporary {
-    fn write(
-        path: &Path,
-        bytes: &[u8],
-        mode: u32,
-        dress: impl FnOnce(&File) -> io::Result<()>,
-    ) -> io::Result<Self> {
+    fn write(path: &Path, mode: u32, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<Self> {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = path.with_file_name(format!(".{name}.{}.{serial}", std::process::id()));
@@ -117,8 +124,7 @@ impl Temporary {
             file: options.open(&name)?,
             name: Some(name),
         };
-        dress(&temporary.file)?;
-        temporary.file.write_all(bytes)?;
+        fill(&mut temporary.file)?;
         Ok(temporary)
     }
 
