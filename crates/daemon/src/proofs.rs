@@ -56,7 +56,7 @@ impl Proofs {
 
     /// Lets others share a layer's files, if it is complete and proven.
     fn learn_contents(&self, key: LayerKey) {
-        let _reservation = self.fills.usage().reserve([key]);
+        let _look = self.fills.usage().look_at(key);
         self.shared.learn(self.images.store(), key);
     }
 

@@ -3,6 +3,8 @@
 //! A request reserves the layers of its image once it knows them, and holds them until a view does. An eviction takes
 //! a layer only if no request reserved it. A request that wants to reserve a layer during its eviction waits, which takes as long
 //! as a punch or a rename.
+//!
+//! Work in the background that looks at a layer for a moment keeps nobody from evicting it: the eviction waits for that moment.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +22,18 @@ pub struct Usage {
 #[derive(Default)]
 struct Table {
     reserved: HashMap<LayerKey, usize>,
+    looked_at: HashMap<LayerKey, usize>,
     going: HashSet<LayerKey>,
+}
+
+/// One less of a key.
+fn release(counts: &mut HashMap<LayerKey, usize>, key: LayerKey) {
+    if let Some(count) = counts.get_mut(&key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&key);
+        }
+    }
 }
 
 impl Usage {
@@ -40,9 +53,26 @@ impl Usage {
         }
     }
 
-    /// Marks a layer as going; `None` when it is reserved, or going already.
+    /// Keeps a layer for a moment, when it has gone if it is going. An eviction waits until it is dropped, and nobody counts the layer
+    /// as in use. Blocks.
+    pub fn look_at(self: &Arc<Self>, key: LayerKey) -> Look {
+        let mut table = self.table.lock();
+        while table.going.contains(&key) {
+            self.changed.wait(&mut table);
+        }
+        *table.looked_at.entry(key).or_default() += 1;
+        Look {
+            usage: self.clone(),
+            key,
+        }
+    }
+
+    /// Marks a layer as going; `None` when it is reserved, or going already. Blocks while somebody looks at it.
     pub fn evict(self: &Arc<Self>, key: LayerKey) -> Option<Going> {
         let mut table = self.table.lock();
+        while table.looked_at.contains_key(&key) {
+            self.changed.wait(&mut table);
+        }
         if table.reserved.contains_key(&key) || !table.going.insert(key) {
             return None;
         }
@@ -68,13 +98,21 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         let mut table = self.usage.table.lock();
         for key in &self.keys {
-            if let Some(count) = table.reserved.get_mut(key) {
-                *count -= 1;
-                if *count == 0 {
-                    table.reserved.remove(key);
-                }
-            }
+            release(&mut table.reserved, *key);
         }
+    }
+}
+
+/// A layer that stays as long as this is held, which is for a moment.
+pub struct Look {
+    usage: Arc<Usage>,
+    key: LayerKey,
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        release(&mut self.usage.table.lock().looked_at, self.key);
+        self.usage.changed.notify_all();
     }
 }
 
@@ -118,5 +156,24 @@ mod tests {
         assert!(!waiting.is_finished(), "reserved what was going");
         drop(going);
         waiting.join().unwrap();
+    }
+    #[test]
+    fn who_looks_at_a_layer_delays_its_eviction_and_does_not_use_it() {
+        let usage = Arc::new(Usage::default());
+        let key = LayerKey {
+            layer: Digest::of(b"layer"),
+            index: Digest::of(b"index"),
+        };
+        let look = usage.look_at(key);
+        assert!(!usage.is_reserved(key));
+        let evicting = std::thread::spawn({
+            let usage = usage.clone();
+            move || usage.evict(key).is_some()
+        });
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(!evicting.is_finished(), "evicted what somebody looks at");
+        drop(look);
+        assert!(evicting.join().unwrap(), "not evicted afterwards");
+        assert!(usage.evict(key).is_some(), "a mark stayed");
     }
 }
