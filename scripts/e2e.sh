@@ -4,14 +4,16 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
 
-# Built beforehand: the tests run without a network.
+# Built beforehand: the tests run without a network. XEBEC_PROGRAMS=DIRECTORY has what scripts/test.sh has built already; XEBEC_BIN and
+# XEBEC_REGISTRY_BIN are single programs.
 XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
-# For development: with optimisation it would take as long again as all else that is built here, and its cases ask what it answers, not
-# how fast.
-if [[ -z ${XEBEC_REGISTRY_BIN:-} ]]; then
-    cargo build --locked --quiet --workspace --bin xebec-registry
-    XEBEC_REGISTRY_BIN=$CARGO_TARGET_DIR/debug/xebec-registry
+if [[ -z ${XEBEC_PROGRAMS:-} ]]; then
+    # For development: with optimisation the registry would take as long again as all else that is built here, and its cases ask what
+    # it answers, not how fast.
+    cargo build --locked --quiet --workspace --bin xebec-registry --bin xebec-e2e
+    XEBEC_PROGRAMS=$CARGO_TARGET_DIR/debug
 fi
+XEBEC_REGISTRY_BIN=${XEBEC_REGISTRY_BIN:-$XEBEC_PROGRAMS/xebec-registry}
 E2E_GOTOOLS=$CARGO_TARGET_DIR/gotools
 # Static, because one of them is all that an image of a test has.
 CGO_ENABLED=0 go build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
@@ -19,6 +21,5 @@ CGO_ENABLED=0 go build -C tests/containerd -o "$E2E_GOTOOLS/" ./cri ./labels ./o
 CGO_ENABLED=0 go test -C tests/containerd -c -o "$E2E_GOTOOLS/snapshotter-suite" ./suite
 # Go's race detector needs cgo.
 CGO_ENABLED=1 go test -C tests/containerd -race -c -o "$E2E_GOTOOLS/snapshotter-suite-race" ./suite
-cargo build --locked --quiet --package xebec-e2e
 export XEBEC_BIN XEBEC_REGISTRY_BIN E2E_GOTOOLS
-exec "$CARGO_TARGET_DIR/debug/xebec-e2e" "$@"
+exec "$XEBEC_PROGRAMS/xebec-e2e" "$@"

@@ -20,13 +20,12 @@ declare -A BUDGETS=(
     ["documentation"]=60
     ["licences, bans, sources"]=10
     ["advisories"]=30
-    ["compiling the tests"]=330
+    ["compiling programs and tests"]=330
     ["unit and property tests"]=240
     ["tests of the benchmark's programs"]=15
     ["examples in the documentation"]=30
     ["a mount that is left behind is seen"]=5
     ["test images"]=240
-    ["release binary"]=150
     ["end to end"]=660
     ["benchmark, briefly"]=60
     ["fuzzing, briefly"]=210
@@ -147,8 +146,13 @@ advisories() {
     fi
 }
 
+# Of the fuzz targets, too, which are apart from the workspace.
+formatting() {
+    cargo fmt --all --check && cargo fmt --manifest-path fuzz/Cargo.toml --check
+}
+
 lint() {
-    check "formatting" cargo fmt --all --check
+    check "formatting" formatting
     check "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
     check "documentation" documentation
     check "licences, bans, sources" cargo deny --log-level error check licenses bans sources
@@ -165,10 +169,16 @@ crates_with_examples() {
         }' | sort -u
 }
 
+# The test programs and the programs themselves, in one run of cargo: what all are made of is compiled once. `xebec` is a static file, as
+# in a release.
+programs() {
+    RUSTC_WRAPPER="$XEBEC_TOP/scripts/rustc-static.sh" cargo build --workspace --locked --lib --bins --tests --quiet
+}
+
 unit() {
     local tests=(cargo test --workspace --locked --lib --bins --tests) examples
     # By itself, so that one sees which of the two takes long.
-    check "compiling the tests" "${tests[@]}" --no-run --quiet
+    check "compiling programs and tests" programs
     # With what passed cases print: they say so if they could not do what they are for. Tests leave nothing in the tree.
     counted "unit and property tests" \
         scripts/in-own-mounts.sh env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 "${tests[@]}" --no-fail-fast -- --show-output
@@ -179,22 +189,32 @@ unit() {
     check "a mount that is left behind is seen" scripts/in-own-mounts.sh --try
 }
 
+# End to end, the programs are those of the unit tests, with all assertions and checks for overflow: a release would be compiled as long
+# again as all else. `make e2e-release` tries that one.
+development_programs() {
+    [[ -z ${XEBEC_BIN:-} ]] || return 0
+    [[ -n ${took[compiling programs and tests]:-} ]] || check "compiling programs and tests" programs
+    export XEBEC_PROGRAMS="$CARGO_TARGET_DIR/debug"
+    export XEBEC_BIN="$XEBEC_PROGRAMS/xebec"
+}
+
 e2e() {
     if [[ $(id -u) -ne 0 ]]; then
         skip "end to end" "must run as root: it mounts, and unpacks device nodes"
         return
     fi
     check "test images" scripts/images/build.sh all
-    check "release binary" scripts/release.sh
+    development_programs
     counted "end to end" scripts/e2e.sh ${ONLY:+"$ONLY"}
 }
 
-# Keeps the benchmark alive: two images in two systems. It uses what the end-to-end tests have built.
+# Keeps the benchmark alive: two images in two systems. It uses what the end-to-end tests use.
 smoke() {
     if [[ $(id -u) -ne 0 ]]; then
         skip "benchmark, briefly" "must run as root: it mounts and starts containers"
         return
     fi
+    development_programs
     counted "benchmark, briefly" scripts/bench.sh smoke
 }
 
@@ -204,8 +224,6 @@ case "${1:-}" in
 all)
     lint
     unit
-    # What the tests of its crate have just started: e2e.sh would build it once more, without what tests alone need.
-    export XEBEC_REGISTRY_BIN="${XEBEC_REGISTRY_BIN:-$CARGO_TARGET_DIR/debug/xebec-registry}"
     e2e
     smoke
     fuzz

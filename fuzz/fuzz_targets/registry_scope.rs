@@ -6,8 +6,8 @@ use xebec_access::credentials::Credentials;
 use xebec_access::endpoint::TokenRequest;
 use xebec_access::htpasswd::{Htpasswd, check_name};
 use xebec_access::scope::{AccessEntry, MAX_SCOPES, Scope};
-use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 use xebec_policy::mode::Mode;
+use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(Credentials::Bearer(token)) = Credentials::parse(bytes) {
