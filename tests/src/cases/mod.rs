@@ -63,6 +63,21 @@ const ALONE: &[&str] = &[
     "quota/strange-files-are-cheap",
 ];
 
+/// Beginnings of the names of cases that take a minute or more. They begin first, so that none of them is left over at the end,
+/// when there is nothing to run beside it.
+const LONG: &[&str] = &[
+    "containerd/layers",
+    "containerd/user-namespaces",
+    "differential/odd-500-layers",
+    "differential/odd-big-directory",
+    "differential/estargz",
+    "differential/zstd-chunked",
+    "differential/deep",
+    "packaging/debian",
+    "quota/killed-midway",
+    "reading/64-readers-10000-files",
+];
+
 /// What may run beside a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
@@ -76,17 +91,20 @@ pub(crate) enum Company {
 
 /// What may run beside the case of this name.
 pub(crate) fn company(name: &str) -> Company {
-    let is_of = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
     match () {
-        () if is_of(ALONE) => Company::None,
-        () if is_of(WAITING) => Company::Waiting,
+        () if is_of(name, ALONE) => Company::None,
+        () if is_of(name, WAITING) => Company::Waiting,
         () => Company::Any,
     }
 }
 
+fn is_of(name: &str, beginnings: &[&str]) -> bool {
+    beginnings.iter().any(|beginning| name.starts_with(beginning))
+}
+
 /// Every case, in the order in which they run among those of the same company.
 pub(crate) fn all() -> Vec<Case> {
-    [
+    let cases = [
         reading::cases(),
         joining::cases(),
         ours::cases(),
@@ -125,8 +143,8 @@ pub(crate) fn all() -> Vec<Case> {
         registry::cases(),
         tour::cases(),
         soak::cases(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let mut cases: Vec<Case> = cases.into_iter().flatten().collect();
+    cases.sort_by_key(|case| !is_of(&case.name, LONG));
+    cases
 }

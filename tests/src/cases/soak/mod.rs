@@ -47,7 +47,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Whether the long form is asked for.
-fn is_full() -> bool {
+pub(super) fn is_full() -> bool {
     std::env::var("XEBEC_SOAK").is_ok_and(|value| value == "full")
 }
 
