@@ -342,7 +342,7 @@ mod tests {
             ("[::1]:5000/foo/bar:x", "[::1]:5000/foo/bar:x"),
             ("[2001:db8::1]/foo", "[2001:db8::1]/foo"),
             ("ghcr.io/a/b/c__d", "ghcr.io/a/b/c__d"),
-            ("MyHost/foo", "MyHost/foo"),
+            ("MyHost/foo", "myhost/foo"),
             ("host:80/foo", "host:80/foo"),
             ("a---b/c.d_e", "docker.io/a---b/c.d_e"),
         ] {
@@ -377,7 +377,7 @@ mod tests {
         ] {
             let reference: Reference = text.parse().unwrap();
             assert_eq!(reference.registry(), registry);
-            assert_eq!(reference.to_string(), format!("{registry}/app:latest"));
+            assert_eq!(reference.to_string(), format!("{registry}/app"));
         }
     }
 

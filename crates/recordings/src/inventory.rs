@@ -193,7 +193,11 @@ mod tests {
         let name = recordings.kept.list(web)[0].name;
         let removed = recordings.remove(&name.short()).unwrap();
         assert_eq!((removed.len(), removed[0].manifest), (1, web));
-        assert_eq!(removed[0].repository, None, "it was not pushed");
+        assert_eq!(
+            removed[0].repository.as_deref(),
+            Some("r.example/web"),
+            "it came from there"
+        );
         assert_eq!(listed(), [owned(of_db)]);
         assert_eq!(recordings.remove("r.example/db:1").unwrap()[0].manifest, db);
         assert!(listed().is_empty());
