@@ -100,7 +100,8 @@ fn registry_of(text: &str) -> Result<String, Failure> {
         .strip_suffix("/v1")
         .or_else(|| bare.strip_suffix("/v2"))
         .unwrap_or(bare);
-    let bare = registry_name(bare);
+    let bare = bare.to_ascii_lowercase();
+    let bare = registry_name(&bare);
     // As a reference would have it.
     let named = xebec_oci::Repository::new(bare, "x");
     if bare.contains('/') || named.is_err() {

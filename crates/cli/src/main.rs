@@ -39,6 +39,7 @@ mod report;
 mod run;
 mod running;
 mod runtime;
+mod slow_readers;
 mod stats;
 mod supervise;
 mod svg;

@@ -38,6 +38,11 @@ pub(crate) fn set(quiet: bool, logs: bool) {
     PLAIN.store(logs, Ordering::Relaxed);
 }
 
+/// Whether anything is to be shown of what goes on: on a terminal only.
+pub(crate) fn is_shown() -> bool {
+    std::io::stderr().is_terminal() && !QUIET.load(Ordering::Relaxed) && !PLAIN.load(Ordering::Relaxed)
+}
+
 /// See the module.
 pub(crate) struct Progress {
     shared: Arc<Shared>,
@@ -66,10 +71,7 @@ impl Progress {
             }),
             ended: Condvar::new(),
         });
-        let is_shown = std::io::stderr().is_terminal()
-            && !QUIET.load(Ordering::Relaxed)
-            && !PLAIN.load(Ordering::Relaxed);
-        let drawing = is_shown.then(|| {
+        let drawing = is_shown().then(|| {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("progress".to_owned());
             thread.spawn(move || shared.draw_on()).ok()

@@ -24,6 +24,7 @@ use crate::caller;
 use crate::container_lookup::directories;
 use crate::progress::Progress;
 use crate::report::Report;
+use crate::slow_readers::SlowReaders;
 
 /// What `--stats` writes.
 #[derive(Debug, Serialize)]
@@ -147,6 +148,8 @@ pub(crate) fn run_container(
     };
     prepared.set_manifest(mounted.manifest.to_string());
     let mut over = StartOver::new(&daemon, &holder);
+    let is_told = !is_detached && !args.tty;
+    let readers = is_told.then(|| SlowReaders::watch(&daemon, prepared.name()));
     let result = run_on(prepared, &mounted, &mut over, report, |stages| {
         let (Some(file), Some(before)) = (&args.stats, before) else {
             return Ok(());
@@ -164,6 +167,7 @@ pub(crate) fn run_container(
         crate::caller::write(file, text)
             .map_err(|error| Failure::host(format!("write {}", file.display()), error))
     });
+    drop(readers);
     over.end();
     // Also after a failure: nobody else would give the view back before the daemon notices that we are gone.
     let released = daemon.ask(

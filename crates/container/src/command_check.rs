@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use rustix::fs::{FileType, fstat};
+use serde_json::Value;
 use xebec_kernel::path::{LastLink, open_in_root_at};
 
 use crate::command_problem::CommandProblem;
@@ -36,32 +37,55 @@ pub(crate) fn check(root: BorrowedFd<'_>, process: &Process, options: &RunOption
     let Some(program) = process.args.first().filter(|_| is_all) else {
         return Ok(());
     };
-    let refused = |reason| {
-        Err(RunError::Command {
-            program: program.clone(),
-            reason,
-        })
-    };
-    if program.contains('/') {
-        return match look(root, &Path::new(&process.cwd).join(program)) {
-            Found::Nothing => refused(CommandProblem::Missing),
-            Found::NotExecutable => refused(CommandProblem::NotExecutable),
-            Found::Directory => refused(CommandProblem::Directory),
-            Found::Executable | Found::Unknown => Ok(()),
-        };
-    }
     let path = process.env.iter().find(|(name, _)| name == "PATH");
     let path = path.map_or("", |(_, path)| path);
+    match problem(root, program, &process.cwd, path) {
+        None => Ok(()),
+        Some(reason) => Err(RunError::Command {
+            program: program.clone(),
+            reason,
+        }),
+    }
+}
+
+/// Refuses a command that is certainly not in the container `id`, whose root directory with all its mounts is `root`, or
+/// certainly cannot be executed. `process` is its `process.json`.
+pub(crate) fn check_joining(root: BorrowedFd<'_>, id: &str, process: &Value) -> Result<(), RunError> {
+    let Some(program) = process["args"][0].as_str() else {
+        return Ok(());
+    };
+    let variables = process["env"].as_array().into_iter().flatten();
+    let path = variables
+        .filter_map(Value::as_str)
+        .find_map(|variable| variable.strip_prefix("PATH="));
+    let cwd = process["cwd"].as_str().unwrap_or("/");
+    match problem(root, program, cwd, path.unwrap_or_default()) {
+        None => Ok(()),
+        Some(reason) => Err(RunError::ExecCommand {
+            program: program.to_owned(),
+            id: id.to_owned(),
+            reason,
+        }),
+    }
+}
+
+/// What is certainly wrong with a program that is looked for in the working directory, or in the directories of `path`.
+fn problem(root: BorrowedFd<'_>, program: &str, cwd: &str, path: &str) -> Option<CommandProblem> {
+    if program.contains('/') {
+        return match look(root, &Path::new(cwd).join(program)) {
+            Found::Nothing => Some(CommandProblem::Missing),
+            Found::NotExecutable => Some(CommandProblem::NotExecutable),
+            Found::Directory => Some(CommandProblem::Directory),
+            Found::Executable | Found::Unknown => None,
+        };
+    }
     // As the runtime does, which passes over what cannot be executed.
     let is_nowhere = path.split(':').all(|directory| {
         let is_absolute = directory.starts_with('/');
         let found = look(root, &Path::new(directory).join(program));
         is_absolute && !matches!(found, Found::Executable | Found::Unknown)
     });
-    match is_nowhere {
-        true => refused(CommandProblem::NotInPath(path.to_owned())),
-        false => Ok(()),
-    }
+    is_nowhere.then(|| CommandProblem::NotInPath(path.to_owned()))
 }
 
 fn look(root: BorrowedFd<'_>, path: &Path) -> Found {
@@ -165,5 +189,35 @@ mod tests {
             options.env.push(("PATH".into(), "bin:/bin".into()));
         });
         assert_eq!(relative, None);
+    }
+
+    #[test]
+    fn what_joins_a_container_is_looked_for_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("bin")).unwrap();
+        fs::write(root.join("bin/app"), "").unwrap();
+        fs::set_permissions(root.join("bin/app"), Permissions::from_mode(0o755)).unwrap();
+        let opened = File::open(root).unwrap();
+        let said = |program: &str| {
+            let process = serde_json::json!({"args": [program, "-x"], "env": ["A=b", "PATH=/none:/bin"], "cwd": "/bin"});
+            let checked = check_joining(opened.as_fd(), "web", &process);
+            checked
+                .map_err(|error| (error.to_string(), error.exit_code().0))
+                .err()
+        };
+        for fine in ["app", "/bin/app", "./app"] {
+            assert_eq!(said(fine), None, "{fine}");
+        }
+        let (missing, code) = said("/nosuch").unwrap();
+        assert_eq!(
+            (missing.as_str(), code),
+            (
+                r#"the command "/nosuch" cannot be run in container web: there is no such file"#,
+                127
+            )
+        );
+        assert_eq!(said("nosuch").unwrap().1, 127);
+        assert_eq!(said("/bin").unwrap().1, 126);
     }
 }

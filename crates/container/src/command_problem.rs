@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandProblem {
     /// There is no such file.
-    #[error("there is no such file in the image")]
+    #[error("there is no such file")]
     Missing,
     /// There is no such file in the directories that are searched.
     #[error("executable file not found in $PATH ({0})")]

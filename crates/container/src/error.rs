@@ -65,6 +65,16 @@ pub enum RunError {
         /// What is wrong with it.
         reason: CommandProblem,
     },
+    /// A command that is to join a container is not there, or cannot be executed.
+    #[error("the command {program:?} cannot be run in container {id}: {reason}")]
+    ExecCommand {
+        /// The command, without its arguments.
+        program: String,
+        /// The container.
+        id: String,
+        /// What is wrong with it.
+        reason: CommandProblem,
+    },
     /// No command is to be run in a container that runs.
     #[error("nothing to run: give a command after the container's name")]
     NoExecCommand,
@@ -184,6 +194,16 @@ pub enum RunError {
         /// The runtime's message.
         message: String,
     },
+    /// The runtime failed, and has said why on this process's standard error.
+    #[error("the command was not run in container {id}, for the reason that {runtime} gives above")]
+    RuntimeSaid {
+        /// The runtime.
+        runtime: String,
+        /// The container.
+        id: String,
+        /// The runtime's message.
+        message: String,
+    },
     /// The user asked for a terminal, and standard input is none.
     #[error("-t needs a terminal on standard input, and there is none; leave -t out, or use a terminal")]
     NoTerminal,
@@ -244,10 +264,22 @@ impl RunError {
     /// before it was ready, 128 plus the signal after an interruption, and 125 for everything else.
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            RunError::Command { reason, .. } if reason.is_missing() => ExitCode(127),
-            RunError::Command { .. } => ExitCode(126),
-            RunError::Runtime { message, .. } if names_missing_command(message) => ExitCode(127),
-            RunError::Runtime { message, .. } if is_about_command(message) => ExitCode(126),
+            RunError::Command { reason, .. } | RunError::ExecCommand { reason, .. } => {
+                match reason.is_missing() {
+                    true => ExitCode(127),
+                    false => ExitCode(126),
+                }
+            }
+            RunError::Runtime { message, .. } | RunError::RuntimeSaid { message, .. }
+                if names_missing_command(message) =>
+            {
+                ExitCode(127)
+            }
+            RunError::Runtime { message, .. } | RunError::RuntimeSaid { message, .. }
+                if is_about_command(message) =>
+            {
+                ExitCode(126)
+            }
             RunError::ExitedBeforeReady { code, .. } => ExitCode(code.0.max(1)),
             RunError::Interrupted(signal) => ExitCode::of_signal(*signal),
             _ => ExitCode(125),

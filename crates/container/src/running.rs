@@ -4,10 +4,10 @@
 //! soon as the first one has been waited for. So the process is opened first, and is compared after whatever
 //! is reached by its id: if it still runs then, the id was its own all the time.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
 
 use crate::{Record, RunningError};
 
@@ -47,9 +47,26 @@ impl Record {
     }
 }
 
+/// Whether a process's root directory is that of its mount namespace, so that nothing is above it (path_resolution(7)).
+pub(crate) fn is_root_of_mounts(root: BorrowedFd<'_>) -> bool {
+    let number = |path: &str, flags| {
+        let status = statx(root, path, flags, StatxFlags::INO | StatxFlags::MNT_ID).ok()?;
+        Some((
+            status.stx_mnt_id,
+            status.stx_dev_major,
+            status.stx_dev_minor,
+            status.stx_ino,
+        ))
+    };
+    let own = number("", AtFlags::EMPTY_PATH);
+    own.is_some() && own == number("..", AtFlags::empty())
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
     use crate::other_namespace::tests::OtherNamespace;
 
@@ -65,6 +82,16 @@ mod tests {
             ..record.clone()
         };
         assert!(matches!(other.open_root(), Err(RunningError::NotRunning(_))));
+    }
+
+    #[test]
+    fn a_directory_is_not_the_root_of_its_namespace() {
+        let open = |path: &Path| std::fs::File::open(path).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!is_root_of_mounts(open(directory.path()).as_fd()));
+        // A root of a file system, but not the first.
+        assert!(!is_root_of_mounts(open(Path::new("/proc")).as_fd()));
+        assert!(is_root_of_mounts(open(Path::new("/")).as_fd()));
     }
 
     #[test]

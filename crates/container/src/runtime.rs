@@ -222,13 +222,27 @@ impl Runtime {
         for_container(command, id, paths.console.as_deref(), streams)
     }
 
-    /// The outcome of [`Runtime::exec_start_command`].
+    /// The outcome of [`Runtime::exec_start_command`]. `is_heard` if the command has this process's standard error.
     pub(crate) fn check_exec(
         &self,
         id: &str,
         log: &Path,
         ended: io::Result<ExitStatus>,
+        is_heard: bool,
     ) -> Result<(), RunError> {
+        let has_failed = ended.as_ref().is_ok_and(|status| !status.success());
+        // runc writes into its log what it also writes on the standard error that the command would have.
+        if is_heard
+            && has_failed
+            && self.is_runc()
+            && let Some(message) = last_logged_error(log)
+        {
+            return Err(RunError::RuntimeSaid {
+                runtime: self.name(),
+                id: id.to_owned(),
+                message,
+            });
+        }
         self.check(ended, log, "run the command in", id)
     }
 

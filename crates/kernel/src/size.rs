@@ -1,43 +1,77 @@
-//! Sizes as users write them, in docker's notation, and as they read them.
+//! Sizes as users write them, and as they read them. There is one notation for writing, docker's: a number, perhaps with a fraction,
+//! and `b`, `k`, `m`, `g`, `t` or `p`, also as `kb`, `ki` or `kib`, in upper or lower case.
 
 use std::str::FromStr;
 
-/// A size: a number, perhaps with a fraction, and `b`, `k`, `m`, `g`, `t` or `p` (powers of 1024).
+/// A size of memory, or of what is kept of a container: all units are powers of 1024, as docker has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
 /// Not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a size; write a number and b, k, m or g, as 512m")]
+#[error("{0:?} is not a size; write a number and b, k, m, g or t, as 512m, 1.5g or 20GiB")]
 pub struct SizeParseError(pub String);
 
 /// Largest size: the kernel and the runtimes of containers count in signed numbers.
 const LARGEST: f64 = i64::MAX as f64;
 
+impl Bytes {
+    /// A size on a disk or of what is fetched: `kB`, `MB`, `GB`, `TB` and `PB` are powers of 1000, as disks and registries count
+    /// and as commands print sizes. 0 is one.
+    ///
+    /// # Errors
+    /// If it is no size.
+    pub fn on_disk(text: &str) -> Result<Self, SizeParseError> {
+        read(text, 1000.0)
+    }
+}
+
 impl FromStr for Bytes {
     type Err = SizeParseError;
 
     fn from_str(text: &str) -> Result<Self, SizeParseError> {
-        let wrong = || SizeParseError(text.to_owned());
-        let lower = text.to_ascii_lowercase();
-        let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let power = match lower.get(digits.len()..).unwrap_or("") {
-            "" | "b" => 0,
-            "k" | "kb" | "ki" | "kib" => 1,
-            "m" | "mb" | "mi" | "mib" => 2,
-            "g" | "gb" | "gi" | "gib" => 3,
-            "t" | "tb" | "ti" | "tib" => 4,
-            "p" | "pb" | "pi" | "pib" => 5,
-            _ => return Err(wrong()),
-        };
-        let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
-            && digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-        let number: f64 = digits.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
-        let bytes = number * 1024_f64.powi(power);
-        if !(1.0..LARGEST).contains(&bytes) {
-            return Err(wrong());
+        match read(text, 1024.0) {
+            Ok(Self(0)) => Err(SizeParseError(text.to_owned())),
+            read => read,
         }
-        Ok(Self(bytes as u64))
+    }
+}
+
+/// Reads a size whose unit `kB` has that many bytes.
+fn read(text: &str, kilobyte: f64) -> Result<Bytes, SizeParseError> {
+    let wrong = || SizeParseError(text.to_owned());
+    let lower = text.to_ascii_lowercase();
+    let number = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = lower.get(number.len()..).unwrap_or_default();
+    let (letter, rest) = unit.split_at(unit.len().min(1));
+    let power = match letter {
+        "" | "b" => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return Err(wrong()),
+    };
+    let factor = match rest {
+        "" | "i" | "ib" => 1024_f64,
+        "b" => kilobyte,
+        _ => return Err(wrong()),
+    };
+    if power == 0 && !rest.is_empty() {
+        return Err(wrong());
+    }
+    let number = number
+        .strip_suffix(' ')
+        .filter(|_| !unit.is_empty())
+        .unwrap_or(number);
+    let is_number = number.starts_with(|c: char| c.is_ascii_digit())
+        && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let number: f64 = number.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
+    let bytes = number * factor.powi(power);
+    match bytes < LARGEST {
+        true => Ok(Bytes(bytes as u64)),
+        false => Err(wrong()),
     }
 }
 
@@ -67,6 +101,10 @@ mod tests {
         text.parse::<Bytes>().ok().map(|bytes| bytes.0)
     }
 
+    fn on_disk(text: &str) -> Option<u64> {
+        Bytes::on_disk(text).ok().map(|bytes| bytes.0)
+    }
+
     #[test]
     fn sizes_are_read_as_docker_reads_them() {
         for (text, bytes) in [
@@ -77,17 +115,38 @@ mod tests {
             ("1.5g", 3 << 29),
             ("64kb", 64 << 10),
             ("2GiB", 2 << 30),
+            ("2 GiB", 2 << 30),
+            ("3Ki", 3 << 10),
             ("100b", 100),
         ] {
             assert_eq!(size(text), Some(bytes), "{text}");
+            let is_decimal = text == "64kb";
+            assert_eq!(
+                on_disk(text),
+                Some(if is_decimal { 64_000 } else { bytes }),
+                "{text}"
+            );
+        }
+        for (text, bytes) in [
+            ("0", 0),
+            ("512MB", 512_000_000),
+            ("1kB", 1000),
+            ("1.5GB", 1_500_000_000),
+            ("2tb", 2_000_000_000_000),
+        ] {
+            assert_eq!(on_disk(text), Some(bytes), "{text}");
         }
         for text in [
             "",
             "m",
             "-1",
             "1x",
-            "1 g",
-            "0",
+            "1  g",
+            "1 ",
+            "1bb",
+            "1bi",
+            "1mm",
+            "1mib2",
             "1.2.3",
             "inf",
             "nan",
@@ -95,8 +154,9 @@ mod tests {
             "99999999p",
             ".5g",
         ] {
-            assert_eq!(size(text), None, "{text}");
+            assert_eq!((size(text), on_disk(text)), (None, None), "{text}");
         }
+        assert_eq!(size("0"), None);
     }
 
     #[test]

@@ -172,7 +172,8 @@ pub fn is_loopback(authority: &str) -> bool {
         .strip_prefix('[')
         .and_then(|h| h.strip_suffix(']'))
         .unwrap_or(host);
-    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Why a text is no duration.
@@ -281,6 +282,7 @@ mod tests {
         for host in [
             "localhost",
             "localhost:5000",
+            "LOCALHOST:5000",
             "127.0.0.1",
             "127.8.8.8:80",
             "[::1]:5000",

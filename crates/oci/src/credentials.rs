@@ -21,7 +21,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose;
 use credential::read_bytes;
 pub use credential::{Credential, CredentialError};
-use entries::{DockerConfig, keys_of};
+use entries::{DockerConfig, helper_for, keys_of};
 pub use files::{count_logins, docker_file, find_login, has_login, usual_files};
 use helper::{program, run_helper};
 use providers::ProviderSettings;
@@ -143,15 +143,18 @@ impl CredentialStore {
             return Ok(None);
         };
         let keys = keys_of(registry);
-        let named = keys
-            .iter()
-            .find_map(|key| Some((config.cred_helpers.get(key)?, key)));
+        let key = keys.first().map(String::as_str);
+        let named = helper_for(config.cred_helpers.iter(), &keys);
+        // Other programs may have stored it by the host as the file spells it.
+        let spelled = named.filter(|(host, _)| Some(*host) != key);
+        let spelled = spelled.map(|(host, helper)| (helper, host));
+        let named = named.map(|(_, helper)| helper).zip(key);
         let for_all = config
             .creds_store
             .as_ref()
             .filter(|name| !name.is_empty())
-            .zip(keys.first());
-        for (helper, key) in named.into_iter().chain(for_all) {
+            .zip(key);
+        for (helper, key) in named.into_iter().chain(spelled).chain(for_all) {
             let program = program(self.helper_directory.as_deref(), helper);
             if let Some(credential) = run_helper(&program, helper, key, self.helper_timeout).await? {
                 let from = format!("docker-credential-{helper}, which {} names", file.display());

@@ -66,7 +66,8 @@ pub enum ReferenceError {
 }
 
 impl Repository {
-    /// The repository `name` of `registry`, both checked.
+    /// The repository `name` of `registry`, both checked. Names of hosts are the same in upper and lower case (RFC 4343); here they
+    /// are in lower case.
     ///
     /// # Errors
     /// If either does not follow the grammar of the distribution specification.
@@ -78,7 +79,7 @@ impl Repository {
             return Err(ReferenceError::TooLong(length));
         }
         Ok(Self {
-            registry: registry.to_owned(),
+            registry: registry.to_ascii_lowercase(),
             name: name.to_owned(),
         })
     }
@@ -341,7 +342,7 @@ mod tests {
             ("[::1]:5000/foo/bar:x", "[::1]:5000/foo/bar:x"),
             ("[2001:db8::1]/foo", "[2001:db8::1]/foo"),
             ("ghcr.io/a/b/c__d", "ghcr.io/a/b/c__d"),
-            ("MyHost/foo", "MyHost/foo"),
+            ("MyHost/foo", "myhost/foo"),
             ("host:80/foo", "host:80/foo"),
             ("a---b/c.d_e", "docker.io/a---b/c.d_e"),
         ] {
@@ -363,6 +364,20 @@ mod tests {
                 let reference: Reference = format!("{name}/{rest}").parse().unwrap();
                 assert_eq!(reference.to_string(), full, "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn a_host_is_the_same_in_upper_and_lower_case() {
+        for (text, registry) in [
+            ("LOCALHOST:5000/app", "localhost:5000"),
+            ("LocalHost/app", "localhost"),
+            ("Registry.Example.com/app", "registry.example.com"),
+            ("[::FFFF]:5000/app", "[::ffff]:5000"),
+        ] {
+            let reference: Reference = text.parse().unwrap();
+            assert_eq!(reference.registry(), registry);
+            assert_eq!(reference.to_string(), format!("{registry}/app"));
         }
     }
 

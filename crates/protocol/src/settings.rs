@@ -25,6 +25,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use xebec_kernel::size::Bytes;
 use xebec_oci::config::duration_text;
 
 use crate::failure::{Failure, FailureKind};
@@ -231,7 +232,7 @@ fn misplaced(text: &str, file: &Path) -> String {
     format!("\n{} belongs into {}", names.join(", "), place.display())
 }
 
-/// A number of bytes, written as `512MB`, `20GiB`, or a bare number.
+/// A number of bytes on disk, written as `512MB`, `20GiB`, `512m`, or a bare number ([`Bytes::on_disk`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Size(pub u64);
@@ -240,25 +241,10 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, unit) = text.split_at(digits);
-        let factor: u64 = match unit.trim() {
-            "" | "B" => 1,
-            "kB" | "KB" => 1000,
-            "MB" => 1_000_000,
-            "GB" => 1_000_000_000,
-            "TB" => 1_000_000_000_000,
-            "KiB" | "K" => 1 << 10,
-            "MiB" | "M" => 1 << 20,
-            "GiB" | "G" => 1 << 30,
-            "TiB" | "T" => 1 << 40,
-            _ => return Err(format!("{text:?} is no size: write it as 512MB or 20GiB")),
-        };
-        let number: u64 = number
-            .parse()
-            .map_err(|_| format!("{text:?} is no size: write it as 512MB or 20GiB"))?;
-        let bytes = number.checked_mul(factor);
-        bytes.map(Size).ok_or_else(|| format!("{text} is too large"))
+        match Bytes::on_disk(text) {
+            Ok(Bytes(bytes)) => Ok(Size(bytes)),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 
@@ -329,6 +315,10 @@ mod tests {
         assert_eq!("512MB".parse(), Ok(Size(512_000_000)));
         assert_eq!("1 GiB".parse(), Ok(Size(1 << 30)));
         assert_eq!("7".parse(), Ok(Size(7)));
+        // As those of `run`.
+        assert_eq!("1m".parse(), Ok(Size(1 << 20)));
+        assert_eq!("1.5g".parse(), Ok(Size(3 << 29)));
+        assert_eq!("0".parse(), Ok(Size(0)));
         for wrong in ["", "GB", "1XB", "99999999999TB", "-1"] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
         }

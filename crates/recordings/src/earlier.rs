@@ -65,7 +65,7 @@ fn is_listed_in(kept: &KeptRecording, repository: &Repository) -> bool {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-mod tests {
+pub(crate) mod tests {
     use xebec_format::runtime_image::{Recording, Service, ServiceKey};
     use xebec_protocol::paths::Paths;
     use xebec_trust::Evidence;
@@ -77,7 +77,13 @@ mod tests {
     }
 
     /// Keeps a recording of a service of an image that has this name.
-    fn record(recordings: &Recordings, image: &[u8], name: &str, argv: &str, recorded: u64) -> Digest {
+    pub(crate) fn record(
+        recordings: &Recordings,
+        image: &[u8],
+        name: &str,
+        argv: &str,
+        recorded: u64,
+    ) -> Digest {
         let manifest = Digest::of(image);
         let recording = Recording {
             image: manifest,

@@ -157,3 +157,49 @@ fn kept_services(
     });
     services.collect()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use xebec_protocol::paths::Paths;
+
+    use super::*;
+    use crate::earlier::tests::record;
+
+    #[test]
+    fn recordings_are_listed_by_image_and_removed_by_digest_or_image() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let recordings = Recordings::open(&Paths::create(&at("root"), &at("run")).unwrap()).unwrap();
+        let web = record(&recordings, b"web", "r.example/web:1", "nginx -g", 100);
+        let db = record(&recordings, b"db", "r.example/db:1", "postgres", 200);
+        let listed = || {
+            let mut listed: Vec<_> = recordings
+                .kept_images()
+                .unwrap()
+                .into_iter()
+                .map(|image| (image.references.concat(), image.services[0].words()))
+                .collect();
+            listed.sort();
+            listed
+        };
+        let (of_db, of_web) = (("r.example/db:1", "postgres"), ("r.example/web:1", "nginx -g"));
+        let owned = |one: (&str, &str)| (one.0.to_owned(), one.1.to_owned());
+        assert_eq!(listed(), [owned(of_db), owned(of_web)]);
+        let missing = recordings.remove("r.example/nosuch:1").unwrap_err();
+        assert_eq!(missing.kind, FailureKind::NotFound);
+        assert!(missing.message.contains("`xebec record --list`"), "{missing}");
+        // By the first digits that `record --list` prints.
+        let name = recordings.kept.list(web)[0].name;
+        let removed = recordings.remove(&name.short()).unwrap();
+        assert_eq!((removed.len(), removed[0].manifest), (1, web));
+        assert_eq!(
+            removed[0].repository.as_deref(),
+            Some("r.example/web"),
+            "it came from there"
+        );
+        assert_eq!(listed(), [owned(of_db)]);
+        assert_eq!(recordings.remove("r.example/db:1").unwrap()[0].manifest, db);
+        assert!(listed().is_empty());
+    }
+}

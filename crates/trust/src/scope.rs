@@ -88,7 +88,9 @@ impl fmt::Display for RepositoryName {
 
 /// Whether the first component of a reference is a host (the rule of Docker's reference grammar).
 fn is_host(component: &str) -> bool {
-    component == "localhost" || component.contains(['.', ':']) || component.starts_with('[')
+    component.eq_ignore_ascii_case("localhost")
+        || component.contains(['.', ':'])
+        || component.starts_with('[')
 }
 
 /// One form for each host; also for the host part of prefixes and patterns.

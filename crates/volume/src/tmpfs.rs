@@ -55,13 +55,24 @@ impl Tmpfs {
         for option in options.filter(|option| !option.is_empty()) {
             let undone = check(option)?;
             merged.retain(|known| Some(known.as_str()) != undone && known != option);
-            merged.push(option.to_owned());
+            merged.push(as_kernel_reads(option));
         }
         Ok(Self {
             target: target.components().collect(),
             options: merged,
         })
     }
+}
+
+/// The kernel reads a whole number and one letter; users may write sizes in other ways as well.
+fn as_kernel_reads(option: &str) -> String {
+    let size = option.split_once('=').and_then(|(key, size)| {
+        let letters = size.trim_start_matches(|c: char| c.is_ascii_digit());
+        let is_read = letters.len() <= 1 && letters != "b" && letters != "B";
+        let bytes = size.parse::<Bytes>().ok().filter(|_| !is_read)?;
+        Some(format!("{key}={}", bytes.0))
+    });
+    size.unwrap_or_else(|| option.to_owned())
 }
 
 /// The option that this one undoes, if it undoes one. Fails if there is no such option.
@@ -120,6 +131,11 @@ mod tests {
         assert_eq!(
             options("/run:exec,size=64m,mode=1770").unwrap(),
             "[nosuid,nodev,exec,size=64m,mode=1770]"
+        );
+        // What the kernel does not read.
+        assert_eq!(
+            options("/run:size=1.5MiB,nr_inodes=2kb").unwrap(),
+            "[noexec,nosuid,nodev,size=1572864,nr_inodes=2048]"
         );
         assert_eq!(
             options("/run:size=10%,rw,ro").unwrap(),

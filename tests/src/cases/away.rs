@@ -284,6 +284,10 @@ fn pull_policy(world: &World) -> Result<Outcome> {
     lab.registry.set_down(true);
     refused(&other("always"), REGISTRY, &[&lab.registry.host()])?;
     shows("missing", &two, false)?;
+    // A command that starts nothing does not speak of a start.
+    let known = lab.xebec("root", &["pull", &names.tag])?;
+    known.expect(0, &["using what this host knows of"])?;
+    ensure!(!known.err.contains("start"), "{known:?}");
     lab.registry.set_down(false);
     // Without its index a layer is read whole if nobody is to be asked for one.
     lab.xebec("root", &["cache", "gc", "--to", "0"])?.expect(0, &[])?;

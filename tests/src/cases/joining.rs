@@ -82,8 +82,22 @@ fn commands(world: &World) -> Result<Outcome> {
     told.expect(7, &["1000\na b\n"])?;
     // Not an option of Xebec's.
     exec(&["one", "/bin/busybox", "echo", "--help"])?.expect(0, &["--help"])?;
-    exec(&["one", "/bin/missing"])?.expect(127, &["/bin/missing"])?;
-    exec(&["one", "/etc/text"])?.expect(126, &["/etc/text"])?;
+    for (words, code, word) in [
+        (&["one", "/bin/missing"][..], 127, "/bin/missing"),
+        (&["one", "missing"], 127, "$PATH"),
+        (&["one", "/etc/text"], 126, "/etc/text"),
+        (
+            &["-w", "/no/such", "one", "/bin/busybox", "true"],
+            125,
+            "/no/such",
+        ),
+    ] {
+        let failed = exec(words)?;
+        // The runtime says what it cannot do on the standard error that the command would have.
+        let times = failed.err.matches(word).count();
+        ensure!(times == 1, "{word} is said {times} times: {failed:?}");
+        ensure!(failed.code == code, "{failed:?}");
+    }
     exec(&["two", "/bin/busybox", "true"])?.expect(125, &["two", "xebec ps"])?;
     // A command that joins a paused container would stand still.
     lab.xebec("root", &["pause", "one"])?.expect(0, &[])?;

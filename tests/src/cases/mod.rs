@@ -47,6 +47,7 @@ const WAITING: &[&str] = &[
     "away/",
     "faults/",
     "observe/slow-registry",
+    "observe/reader-on-a-terminal",
     "stalls/",
     "containerd/dead-registry",
     // For the moments at which the daemon looks whether its socket is there.

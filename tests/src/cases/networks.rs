@@ -160,6 +160,19 @@ fn names_and_ports(world: &World) -> Result<Outcome> {
         "addr",
     ];
     lab.xebec("root", &inside)?.expect(0, &["eth0", "127.0.0.1"])?;
+    let alone = [
+        "run",
+        "--rm",
+        "--network",
+        "none",
+        &names.tag,
+        "/bin/busybox",
+        "ip",
+        "addr",
+    ];
+    let alone = lab.xebec("root", &alone)?;
+    alone.expect(0, &["127.0.0.1"])?;
+    ensure!(!alone.out.contains("eth0"), "{alone:?}");
     // Busybox does not heed SIGTERM as the first process of a container.
     lab.xebec("root", &["stop", "--time", "1", "web"])?
         .expect(0, &["web"])?;

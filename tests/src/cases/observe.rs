@@ -13,7 +13,9 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
+use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::registry::{Access, Fault, Options, When};
+use xebec_testkit::tar::TarBuilder;
 
 use crate::lab::{self, Lab, Names, contents, expect_contents, wait_until};
 use crate::runner::{Case, Outcome};
@@ -38,6 +40,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("container", container),
         case("history", history),
         case("journal", journal),
+        case("reader-on-a-terminal", reader_on_a_terminal),
     ]
 }
 
@@ -482,6 +485,67 @@ fn history(world: &World) -> Result<Outcome> {
     let shown = lab.xebec("root", &["explain", &names.tag])?;
     shown.expect(0, &["/one", "/two", "EIO"])?;
     Ok(Outcome::Passed(shown.out.trim().to_owned()))
+}
+
+/// Who runs a container in the foreground is told on the terminal which reader waits, and without a terminal is told nothing.
+fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let mut layer = TarBuilder::new();
+    layer.directory("bin");
+    lab::put_programs(&mut layer, &["/bin/busybox"], 0o755)?;
+    layer.file("late", &content(0));
+    let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(6))?;
+    let names = lab.push_indexed(&image.build(), "app")?;
+    let words = [
+        "run",
+        "--rm",
+        "--name",
+        "web",
+        &names.tag,
+        "/bin/busybox",
+        "md5sum",
+        "/late",
+    ];
+    let mut shown = Vec::new();
+    for (root, is_terminal) in [("root", true), ("other", false)] {
+        settings(&lab, root, "")?;
+        // The settings of other cases give up an answer after two seconds.
+        fs::write(lab.path(root).join("registries.toml"), "")?;
+        lab.registry
+            .inject(When::blob().range(true), Fault::Delay(Duration::from_secs(4)));
+        let command = world.xebec_at(root, &words);
+        let output = match is_terminal {
+            true => on_a_terminal(&command)?,
+            false => lab.xebec(root, &words)?.err,
+        };
+        lab.registry.clear_faults();
+        shown.push(output);
+    }
+    let [terminal, pipe] = shown.as_slice() else {
+        anyhow::bail!("{shown:?}");
+    };
+    let told = terminal.lines().find(|line| line.contains(" in web has waited "));
+    let told = told.with_context(|| format!("no reader is named: {terminal}"))?;
+    ensure!(
+        told.contains("which is waiting for registry") && told.contains("`xebec explain web`"),
+        "{told}"
+    );
+    ensure!(pipe.is_empty(), "{pipe:?}");
+    Ok(Outcome::Passed(told.trim().to_owned()))
+}
+
+/// What a command writes on a terminal of its own, made by script(1). None of its words has a blank.
+fn on_a_terminal(command: &Command) -> Result<String> {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    let variables = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let output = run(Command::new("script")
+        .args(["-qec", &words.join(" "), "/dev/null"])
+        .envs(variables)
+        .stdin(Stdio::null()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// A daemon whose standard error is the journal's leaves time and level to the journal: `<N>` instead of both.

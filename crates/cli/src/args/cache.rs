@@ -25,7 +25,7 @@ pub(crate) struct GcArgs {
     /// Print what would be evicted, and evict nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Evict down to this size instead of the limit (512MB, 20GiB, 0).
+    /// Evict down to this size instead of the limit (512m, 20GiB, 500GB, 0).
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) to: Option<u64>,
     /// Print JSON.

@@ -40,7 +40,7 @@ pub(crate) enum DaemonCommand {
 /// `xebec daemon start`. What is not given here is taken from `daemon.toml` in the root directory.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StartArgs {
-    /// Keep the cache below this size by evicting layers that are not in use (512MB, 20GiB).
+    /// Keep the cache below this size by evicting layers that are not in use (512m, 20GiB, 500GB).
     #[arg(long, value_name = "SIZE")]
     pub(crate) cache_size: Option<String>,
     /// How long a reader waits for missing bytes before it gets an error (default 10m).

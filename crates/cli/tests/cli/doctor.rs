@@ -71,7 +71,7 @@ fn found(output: &Output, name: &str) -> (i32, Value) {
 }
 
 /// Runs a shell script in a mount namespace of its own; `None` if this user cannot.
-fn in_own_namespace(script: &str) -> Option<Output> {
+pub(crate) fn in_own_namespace(script: &str) -> Option<Output> {
     let unshare = |script: &str| {
         let output = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-ec", script])

@@ -102,6 +102,20 @@ fn each_of_several_names_that_are_not_there_is_named() {
 }
 
 #[test]
+fn who_mounts_an_image_on_a_file_is_told_so() {
+    let program = Program::new();
+    let file = program.path("file");
+    std::fs::write(&file, "").unwrap();
+    let file = file.display().to_string();
+    let output = program.output(&["mount", "image", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        text(&output.stderr),
+        format!("xebec: {file} is a file: an image is mounted on a directory\n")
+    );
+}
+
+#[test]
 fn who_starts_no_daemon_says_which_commands_do() {
     let program = Program::new();
     for words in [["daemon", "status"], ["daemon", "metrics"]] {

@@ -1,7 +1,8 @@
-//! Runs the program and looks at what it prints. No test here starts a daemon.
+//! Runs the program and looks at what it prints. No test here needs a daemon.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod circumstances;
 mod containers;
 mod doctor;
 mod explain;

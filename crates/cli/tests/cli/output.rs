@@ -4,7 +4,10 @@ use std::fs::File;
 use std::io::pipe;
 use std::process::Stdio;
 
+use xebec_testkit::registry::Access;
+
 use crate::program::{Program, text};
+use crate::registry::registry;
 
 /// Commands that print something without a daemon.
 const COMMANDS: &[&[&str]] = &[
@@ -40,6 +43,21 @@ fn a_reader_that_is_gone_is_no_error() {
         let closed = program.command(arguments).stdout(unread()).output().unwrap();
         assert_eq!(closed.status.code(), read.status.code(), "{arguments:?}");
         assert_eq!(text(&closed.stderr), text(&read.stderr), "{arguments:?}");
+    }
+}
+
+/// `inspect` needs an image to show.
+#[test]
+fn a_reader_of_an_image_that_is_gone_is_no_error() {
+    let (program, registry) = (Program::new(), registry(Access::Open));
+    let image = format!("{}/team/app:v1", registry.host());
+    for options in [&["inspect"][..], &["inspect", "--json"]] {
+        let arguments = [options, &[&image]].concat();
+        let read = program.output(&arguments);
+        assert!(read.status.success() && !read.stdout.is_empty(), "{read:?}");
+        let closed = program.command(&arguments).stdout(unread()).output().unwrap();
+        assert_eq!(closed.status.code(), Some(0), "{closed:?}");
+        assert_eq!(text(&closed.stderr), "", "{options:?}");
     }
 }
 

@@ -98,3 +98,41 @@ fn what_ends_with_the_code_of_another_program_ends_with_125_by_itself() {
     }
     assert_eq!(program.output(&["run", "--help"]).status.code(), Some(0));
 }
+
+#[test]
+fn a_size_is_written_alike_wherever_one_is_taken() {
+    let program = Program::new();
+    for size in ["1m", "64MiB", "1.5g", "20GB", "2gi", "7000000"] {
+        let output = program.output(&["cache", "gc", "--dry-run", "--to", size]);
+        assert!(output.status.success(), "{size}: {}", text(&output.stderr));
+        for option in [
+            "--memory",
+            "--memory-swap",
+            "--memory-reservation",
+            "--shm-size",
+            "--log-max-size",
+        ] {
+            // The size is read, and this is refused.
+            let output = program.output(&["run", option, size, "--cpus", "none", "image"]);
+            let said = text(&output.stderr);
+            assert!(
+                said.contains("none") && !said.contains(size),
+                "{option} {size}: {said}"
+            );
+        }
+    }
+    for wrong in ["1x", "1kk", "k"] {
+        let to = format!("--to={wrong}");
+        for words in [
+            &["cache", "gc", "--dry-run", &to][..],
+            &["run", "--memory-reservation", wrong, "image"],
+            &["run", "--shm-size", wrong, "image"],
+        ] {
+            let said = text(&program.output(words).stderr);
+            assert!(
+                said.contains("20GiB") && said.contains(wrong),
+                "{words:?}: {said}"
+            );
+        }
+    }
+}

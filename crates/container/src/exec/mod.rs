@@ -14,6 +14,7 @@ mod limits;
 pub(crate) mod options;
 mod process;
 
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -29,6 +30,7 @@ use self::options::ExecOptions;
 use crate::init::{Init, become_subreaper, read_pid};
 use crate::layout::CONFIG;
 use crate::output::Tail;
+use crate::running::is_root_of_mounts;
 use crate::runtime::Runtime;
 use crate::signal_watch::SignalWatch;
 use crate::stdio::{ContainerStdio, finish_copies};
@@ -36,7 +38,7 @@ use crate::supervisor::asks_to_end;
 use crate::supervisor_event::SupervisorEvent;
 use crate::terminal::Terminal;
 use crate::user;
-use crate::{Directories, ExitCode, Record, RunError, RunOptions, terminal};
+use crate::{Directories, ExitCode, Record, RunError, RunOptions, command_check, terminal};
 
 /// Largest configuration that is read. Command line and environment, which are the largest part of it, are
 /// bounded by the kernel (`ARG_MAX`).
@@ -64,6 +66,12 @@ fn exec_in(record: &Record, options: &ExecOptions, dirs: &Directories) -> Result
     let bundle = dirs.bundles().join(&record.id);
     let config = read_config(&bundle)?;
     let process = process_of(record, &config, options)?;
+    // Where the container's first process has gone into a directory (chroot(2)), the runtime sees more than it does.
+    if let Ok(root) = record.open_root()
+        && is_root_of_mounts(root.as_fd())
+    {
+        command_check::check_joining(root.as_fd(), &record.id, &process)?;
+    }
     let mut runtime = Runtime::find(Some(&record.runtime), dirs)?;
     runtime.filter_by(seccomp::outer_filter_of(&config));
     let (sender, receiver) = mpsc::channel();
@@ -128,6 +136,7 @@ impl Start<'_> {
         self.run(
             self.runtime
                 .exec_start_command(&self.record.id, self.files.paths(), streams),
+            false,
         )?;
         // It is written before the runtime ends.
         let pid = read_pid(&self.files.paths().pid_file)?;
@@ -152,7 +161,8 @@ impl Start<'_> {
         let mut paths = self.files.paths().clone();
         paths.console = stdio.console().map(Path::to_owned);
         let streams = stdio.streams(&streams_of)?;
-        let started = self.run(self.runtime.exec_start_command(&self.record.id, &paths, streams));
+        let command = self.runtime.exec_start_command(&self.record.id, &paths, streams);
+        let started = self.run(command, !options.tty);
         // A key of the terminal that interrupts this process interrupts the runtime as well.
         started.map_err(|error| interruption(receiver).unwrap_or(error))?;
         let init = Init::open(&paths.pid_file)?;
@@ -163,13 +173,14 @@ impl Start<'_> {
         Ok(code)
     }
 
-    fn run(&self, mut command: Command) -> Result<(), RunError> {
+    /// `is_heard` if what the runtime writes on standard error is seen by the user.
+    fn run(&self, mut command: Command, is_heard: bool) -> Result<(), RunError> {
         let limit = OpenFiles::of(self.process);
         let ended = self.runtime.spawn(|| command.status());
         drop(limit);
         let outcome = self
             .runtime
-            .check_exec(&self.record.id, &self.files.paths().log, ended);
+            .check_exec(&self.record.id, &self.files.paths().log, ended, is_heard);
         // A container that has just ended is the likeliest cause, and the runtime's words for it differ.
         outcome.map_err(|error| self.record.running_pid().err().map_or(error, RunError::from))
     }

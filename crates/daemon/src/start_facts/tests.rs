@@ -247,3 +247,25 @@ fn advice_is_given_where_it_helps() {
     unused.touched.pages = set(1, &[0..10]);
     assert!(advice(&facts(), &unused).contains("was not read"));
 }
+
+#[test]
+fn what_was_recorded_for_an_earlier_version_is_not_called_unrecorded() {
+    let mut facts = facts();
+    facts.loaded = None;
+    facts.recorded = None;
+    let report = report(&facts, &over(), &seen(&[(1, 1..60)]), None);
+    assert!(is_to_be_recorded(&report));
+    let mut earlier = EarlierVersion {
+        manifest: Digest::of(b"earlier"),
+        tag: Some("1.4".to_owned()),
+    };
+    let said = advice_to_record_again(&report, &earlier);
+    let version = format!("an earlier version of the image ({}, tag 1.4)", earlier.manifest);
+    assert!(said.contains(&version) && !said.contains("nobody"), "{said}");
+    assert!(
+        said.contains("`xebec record [--probe …] example.com/app:1 [CMD…]`"),
+        "{said}"
+    );
+    earlier.tag = None;
+    assert!(advice_to_record_again(&report, &earlier).contains(&format!("({})", earlier.manifest)));
+}

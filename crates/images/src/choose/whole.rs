@@ -77,6 +77,16 @@ mod tests {
 
     /// What is said when an image with layers of these sizes is prepared that has no indexes.
     async fn said(sizes: &[usize]) -> Vec<String> {
+        let notices = heard(sizes).await.into_iter();
+        let notices = notices.filter_map(|reply| match reply {
+            Reply::Notice { text } => Some(text),
+            _ => None,
+        });
+        notices.collect()
+    }
+
+    /// The same, and how far it is.
+    async fn heard(sizes: &[usize]) -> Vec<Reply> {
         let registry = FaultyRegistry::start().unwrap();
         let mut image = ImageBuilder::new();
         for (size, seed) in sizes.iter().zip(1..) {
@@ -99,13 +109,9 @@ mod tests {
             part: None,
             manifest: None,
         };
-        let notices = Arc::new(Mutex::new(Vec::new()));
-        let told = notices.clone();
-        let report: Report = Arc::new(move |reply| {
-            if let Reply::Notice { text } = reply {
-                told.lock().push(text);
-            }
-        });
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let told = heard.clone();
+        let report: Report = Arc::new(move |reply| told.lock().push(reply));
         let mut prepared = images.prepare(&request, false, &report).await.unwrap();
         prepared.written().await.unwrap();
         assert!(prepared.layers.iter().all(|layer| layer.read_whole));
@@ -113,8 +119,31 @@ mod tests {
             images.prepare(&request, true, &report).await.is_ok(),
             "they are here now"
         );
-        let notices = notices.lock();
-        notices.clone()
+        drop(prepared);
+        std::mem::take(&mut *heard.lock())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn how_far_a_layer_is_that_is_read_whole_is_told() {
+        let told = heard(&[1_200_000]).await.into_iter();
+        let told: Vec<(String, u64, Option<u64>)> = told
+            .filter_map(|reply| match reply {
+                Reply::Progress {
+                    what, done, total, ..
+                } => Some((what, done, total)),
+                _ => None,
+            })
+            .collect();
+        let layer: Vec<_> = told
+            .iter()
+            .filter(|(what, ..)| what.starts_with("layer 1/1 "))
+            .collect();
+        assert!(
+            layer.len() > 2 && layer.is_sorted_by_key(|(_, done, _)| *done),
+            "{told:?}"
+        );
+        let (_, done, total) = layer.last().unwrap();
+        assert!(*done > 1_000_000 && Some(*done) == *total, "{told:?}");
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -348,11 +348,11 @@ impl Authenticator {
     fn check_realm(&self, realm: &Url, renewal: &Renewal) -> Result<(), Fault> {
         let host = authority(realm);
         let is_within_host = renewal.reach == Reach::Host && is_loopback(&host);
+        let mut listed = self.0.plain_http.iter();
+        let is_listed = listed.any(|listed| listed.eq_ignore_ascii_case(&host));
         match realm.scheme() {
             "https" => Ok(()),
-            "http" if renewal.registry_is_plain || is_within_host || self.0.plain_http.contains(&host) => {
-                Ok(())
-            }
+            "http" if renewal.registry_is_plain || is_within_host || is_listed => Ok(()),
             _ => Err(Fault::Protocol(format!(
                 "the registry names the token server {host} without TLS; to allow that, list it under plain_http in {}",
                 self.0.settings_file.display()

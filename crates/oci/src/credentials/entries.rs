@@ -89,19 +89,31 @@ fn wrong(path: &Path, reason: String) -> CredentialError {
 /// The spellings under which a registry's credentials may be filed, the usual one first.
 pub(crate) fn keys_of(registry: &str) -> Vec<String> {
     if registry_name(registry) != DOCKER_HUB {
-        return vec![registry.to_owned()];
+        return vec![registry.to_ascii_lowercase()];
     }
     let names = std::iter::once(DOCKER_HUB_KEY).chain(DOCKER_HUB_NAMES);
     names.map(str::to_owned).collect()
 }
 
-/// What is left of a key: old tools filed entries under URLs.
+/// Of helpers and the hosts that they are for: that of a registry, whose `keys` are given, and its host as the file spells it.
+pub(super) fn helper_for<'a, H>(
+    helpers: impl Iterator<Item = (&'a String, H)> + Clone,
+    keys: &[String],
+) -> Option<(&'a str, H)> {
+    let of = |key: &String| helpers.clone().find(|(host, _)| host.eq_ignore_ascii_case(key));
+    let (host, helper) = keys.iter().find_map(of)?;
+    Some((host, helper))
+}
+
+/// What is left of a key: old tools filed entries under URLs, and the host may be in upper case.
 pub(super) fn bare(key: &str) -> String {
     let key = key.trim_start_matches("https://").trim_start_matches("http://");
     let key = key.trim_end_matches('/');
     // A repository's name may end like that, too.
     let host = key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2"));
-    host.filter(|host| !host.contains('/')).unwrap_or(key).to_owned()
+    let key = host.filter(|host| !host.contains('/')).unwrap_or(key);
+    let host = key.split('/').next().unwrap_or_default();
+    key.replacen(host, &host.to_ascii_lowercase(), 1)
 }
 
 /// The entry for the longest path above `repository`, else for the registry.

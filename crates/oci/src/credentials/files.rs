@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::credential::{CredentialError, MAX_CONFIG_JSON};
-use super::entries::{DockerConfig, find_entry, keys_of};
+use super::entries::{DockerConfig, find_entry, helper_for, keys_of};
 
 /// The files of the user of this process, in the order in which they are asked. Docker's is the last one. None of them need exist.
 pub fn usual_files() -> Vec<PathBuf> {
@@ -62,7 +62,7 @@ pub fn find_login(file: &Path, registry: &str, repository: &str) -> Result<bool,
         return Ok(false);
     };
     let keys = keys_of(registry);
-    if keys.iter().any(|key| config.cred_helpers.contains_key(key)) {
+    if helper_for(config.cred_helpers.iter(), &keys).is_some() {
         return Ok(true);
     }
     // An entry with nothing in it says that the helper has the secret.
@@ -163,6 +163,10 @@ mod tests {
         let store = r#"{"credsStore": "s", "auths": {"empty.example": {}}}"#;
         assert!(has(store, "empty.example", "x") && !has(store, "r.example", "x"));
         assert!(has(r#"{"credHelpers": {"r.example": "h"}}"#, "r.example", "x"));
+        // A host is the same in upper case; a path is not.
+        assert!(has(r#"{"credHelpers": {"R.Example": "h"}}"#, "r.example", "x"));
+        let upper = r#"{"auths": {"https://R.Example/team": {"auth": "dTpw"}}}"#;
+        assert!(has(upper, "r.example", "team/app") && has(upper, "R.EXAMPLE", "team/app"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use xebec_kernel::file::write_privately;
 
 use super::credential::{CredentialError, read_bytes};
-use super::entries::{bare, keys_of};
+use super::entries::{bare, helper_for, keys_of};
 use super::helper::{Order, order_helper, program};
 
 /// A file of logins that are stored and removed.
@@ -45,7 +45,7 @@ impl LoginFile {
         let keys = keys_of(registry);
         let key = keys.first().map_or(registry, String::as_str);
         let path = self.path.display();
-        let (entry, place) = match helper_of(&config, &keys) {
+        let (entry, place) = match helper_of(&config, &keys).map(|(helper, _)| helper) {
             None => {
                 let auth = STANDARD.encode(format!("{username}:{password}"));
                 (json!({ "auth": auth }), path.to_string())
@@ -77,8 +77,8 @@ impl LoginFile {
         let mut config = self.read().await?;
         let keys = keys_of(registry);
         let mut was_there = false;
-        if let Some(helper) = helper_of(&config, &keys) {
-            for key in &keys {
+        if let Some((helper, spelled)) = helper_of(&config, &keys) {
+            for key in keys.iter().chain(&spelled) {
                 was_there |= self.order(&helper, key, Order::Erase, key).await?;
             }
         }
@@ -147,11 +147,13 @@ fn make_closed(directory: &Path) -> std::io::Result<()> {
     builder.recursive(true).mode(0o700).create(directory)
 }
 
-/// The helper that keeps the logins of a registry.
-fn helper_of(config: &Map<String, Value>, keys: &[String]) -> Option<String> {
+/// The helper that keeps the logins of a registry, and the registry's host as the file spells it, if that is none of its `keys`.
+fn helper_of(config: &Map<String, Value>, keys: &[String]) -> Option<(String, Option<String>)> {
     let named = config.get("credHelpers").and_then(Value::as_object);
-    let named = named.and_then(|helpers| keys.iter().find_map(|key| helpers.get(key)?.as_str()));
-    let for_all = || config.get("credsStore").and_then(Value::as_str);
-    let helper = named.or_else(for_all)?;
-    (!helper.is_empty()).then(|| helper.to_owned())
+    let named = named.and_then(|helpers| helper_for(helpers.iter(), keys));
+    let named = named.and_then(|(host, helper)| Some((helper.as_str()?, Some(host))));
+    let for_all = || Some((config.get("credsStore")?.as_str()?, None));
+    let (helper, host) = named.or_else(for_all)?;
+    let spelled = host.map(str::to_owned).filter(|host| !keys.contains(host));
+    (!helper.is_empty()).then(|| (helper.to_owned(), spelled))
 }

@@ -111,7 +111,9 @@ impl Servers {
         let mut mirrors = HashMap::<_, Vec<_>>::new();
         // By name, so that the mirrors of one registry by several names always come in the same order.
         for (registry, list) in config.mirrors.iter().collect::<BTreeMap<_, _>>() {
-            let places = mirrors.entry(registry_name(registry).to_owned()).or_default();
+            // References have it in lower case.
+            let name = registry_name(registry).to_ascii_lowercase();
+            let places = mirrors.entry(name).or_default();
             for mirror in list {
                 places.push((servers.add_mirror(mirror)?, mirror.clone()));
             }
@@ -150,7 +152,8 @@ impl Servers {
 
     /// Whether the user said that this host may be spoken to without TLS.
     pub(crate) fn allows_plain_http(&self, authority: &str) -> bool {
-        self.plain_http.iter().any(|host| host == authority)
+        let mut listed = self.plain_http.iter();
+        listed.any(|host| host.eq_ignore_ascii_case(authority))
     }
 
     /// The server of the registry `name` (`host[:port]`).
@@ -216,6 +219,29 @@ mod tests {
             mirrors: HashMap::from([("docker.io".to_owned(), list)]),
             ..ClientConfig::default()
         })
+    }
+
+    #[test]
+    fn settings_name_hosts_in_upper_or_lower_case() {
+        let mirror = Mirror {
+            url: "Mirror.LAN:5000".to_owned(),
+            resolve_tags: true,
+        };
+        let servers = Servers::new(&ClientConfig {
+            mirrors: HashMap::from([("Registry.Example".to_owned(), vec![mirror])]),
+            plain_http: vec!["Registry.Example".to_owned(), "MIRROR.lan:5000".to_owned()],
+            ..ClientConfig::default()
+        })
+        .unwrap();
+        let places = servers.readable("registry.example", true, false);
+        let names: Vec<&str> = places
+            .iter()
+            .map(|place| place.server.authority.as_str())
+            .collect();
+        assert_eq!(names, ["mirror.lan:5000", "registry.example"]);
+        for name in names {
+            assert!(servers.allows_plain_http(name), "{name}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -438,6 +438,7 @@ async fn logins_go_to_the_helper_that_the_file_names() {
     for json in [
         r#"{"credsStore": "vault"}"#,
         r#"{"credHelpers": {"r.example": "vault"}}"#,
+        r#"{"credHelpers": {"R.Example": "vault"}}"#,
     ] {
         let file = directory.path().join("config.json");
         std::fs::write(&file, json).unwrap();

@@ -1,0 +1,148 @@
+//! Readers that wait while a container runs in the foreground: a line on the terminal names them. Nothing else tells the user why
+//! all stands still, since the program that reads cannot know. A container that has the terminal itself (`--tty`) is left alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use xebec_format::digest::Digest;
+use xebec_keeper::client::Daemon;
+use xebec_protocol::explain::WaitReport;
+use xebec_protocol::wire::{Reply, Request};
+
+use crate::{progress, text, wait_text};
+
+/// How often the daemon is asked.
+const EACH: Duration = Duration::from_secs(1);
+/// Shortest wait that is told, in milliseconds.
+const LEAST_MS: f64 = 2000.0;
+
+/// Tells of them until it is dropped.
+pub(crate) struct SlowReaders(Arc<End>);
+
+#[derive(Default)]
+struct End {
+    has_come: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl SlowReaders {
+    /// Begins to tell of a container's readers, if anything is to be shown.
+    pub(crate) fn watch(daemon: &Daemon, container: &str) -> Option<Self> {
+        if !progress::is_shown() {
+            return None;
+        }
+        let end = Arc::new(End::default());
+        let watch = {
+            let (end, daemon, container) = (end.clone(), daemon.clone(), container.to_owned());
+            move || tell_of(&container, &daemon, &end)
+        };
+        // It is not waited for at the end: it may be asking a daemon that does not answer.
+        let thread = std::thread::Builder::new().name("slow-readers".to_owned());
+        thread.spawn(watch).ok()?;
+        Some(Self(end))
+    }
+}
+
+impl Drop for SlowReaders {
+    fn drop(&mut self) {
+        *self.0.has_come.lock() = true;
+        self.0.changed.notify_all();
+    }
+}
+
+fn tell_of(container: &str, daemon: &Daemon, end: &End) {
+    let mut told = Told::default();
+    loop {
+        {
+            let mut has_come = end.has_come.lock();
+            if !*has_come {
+                end.changed.wait_for(&mut has_come, EACH);
+            }
+            if *has_come {
+                return;
+            }
+        }
+        let Ok(Some(Reply::Status(status))) = daemon.ask_running(&Request::Status) else {
+            continue;
+        };
+        let oldest = status.oldest_reader.as_deref();
+        let own = oldest.filter(|wait| wait.container.as_deref() == Some(container));
+        if let Some(wait) = own.filter(|wait| told.is_due(wait)) {
+            let has_come = end.has_come.lock();
+            if !*has_come {
+                errln!("note: {}", sentence(wait, container));
+            }
+        }
+    }
+}
+
+/// The wait that was told last, and how long it was then.
+#[derive(Default)]
+struct Told(Option<((u64, i32, Option<Digest>, u64), f64)>);
+
+impl Told {
+    /// Whether a wait is to be told now: once, and again when it has doubled, as in the daemon's log.
+    fn is_due(&mut self, wait: &WaitReport) -> bool {
+        let again = match self.0 {
+            Some((identity, then)) if identity == wait.identity() => 2.0 * then,
+            _ => LEAST_MS,
+        };
+        let is_due = wait.waited_ms >= again;
+        if is_due {
+            self.0 = Some((wait.identity(), wait.waited_ms));
+        }
+        is_due
+    }
+}
+
+fn sentence(wait: &WaitReport, container: &str) -> String {
+    let problem = wait.problem.as_ref();
+    let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
+    let said = format!(
+        "{} has waited {} for {}, which is waiting for {}{problem}; `xebec explain {container}` tells more",
+        wait_text::process(wait),
+        text::time(wait.waited_ms),
+        wait.file.as_deref().unwrap_or("an unknown file"),
+        wait_text::word(&wait.phase),
+    );
+    // Names of files and what registries say do not act on the terminal.
+    said.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(began_ms: u64, waited_ms: f64) -> WaitReport {
+        let wait = serde_json::json!({
+            "began_ms": began_ms, "waited_ms": waited_ms, "state": "waiting", "pid": 12, "comm": "cat", "container": "web",
+            "layer": null, "file": "/a\u{1b}b", "offset": 0, "count": 4096, "spans": 1, "joined": 0, "retries": 1,
+            "waited_for_ms": {}, "phase": "pause", "sources": [], "problem": "no connection"
+        });
+        serde_json::from_value(wait).unwrap()
+    }
+
+    #[test]
+    fn a_wait_is_told_once_and_again_when_it_has_doubled() {
+        let mut told = Told::default();
+        let due =
+            [500.0, 2500.0, 3500.0, 4900.0, 5100.0, 9000.0, 10_300.0].map(|ms| told.is_due(&wait(1, ms)));
+        assert_eq!(due, [false, true, false, false, true, false, true]);
+        assert!(
+            !told.is_due(&wait(2, 1500.0)) && told.is_due(&wait(2, 2100.0)),
+            "another one"
+        );
+    }
+
+    #[test]
+    fn who_waits_for_what_and_why_is_said() {
+        assert_eq!(
+            sentence(&wait(1, 2500.0), "web"),
+            "cat[12] in web has waited 2.50 s for /a b, which is waiting for registry (to come back): no connection; `xebec \
+             explain web` tells more"
+        );
+    }
+}
