@@ -16,6 +16,7 @@ use crate::files::{make_directory, write_pid};
 use crate::holdings::Holdings;
 use crate::locks::KeeperLock;
 use crate::manager::Manager;
+use crate::process_file::read_process;
 use crate::signals::{LEAVE, REPLACE, SIGHUP, SIGINT, SIGTERM};
 
 /// A keeper and what it holds.
@@ -97,8 +98,7 @@ impl<'a> Keeper<'a> {
 
 /// Makes room for the service manager's keeper. Only the holder of the lock writes that file.
 fn ask_to_leave(pid_file: &Path) {
-    let pid = fs::read_to_string(pid_file).ok();
-    if let Some(keeper) = pid.and_then(|pid| find(pid.trim().parse().ok()?)) {
+    if let Some(keeper) = read_process(pid_file).filter(is_keeper) {
         info!(
             "asks keeper {} to leave, so that the service can start",
             keeper.pid()
@@ -109,16 +109,14 @@ fn ask_to_leave(pid_file: &Path) {
 
 /// The keeper with a process id, if there is one that lives.
 pub fn find(pid: i32) -> Option<Child> {
-    let keeper = Child::open(pid).ok()?;
-    // In this order: what is named so now is what the descriptor is of, unless it has ended.
-    let is_one = has_name(pid, NAME) && !keeper.has_ended().unwrap_or(true);
-    is_one.then_some(keeper)
+    Child::open(pid).ok().filter(is_keeper)
 }
 
-/// Whether a process has this name: a process id in a file may be somebody else's by now.
-fn has_name(pid: i32, name: &str) -> bool {
-    let text = fs::read_to_string(format!("/proc/{pid}/comm"));
-    text.is_ok_and(|text| text.trim_end() == name)
+/// Whether a process is a keeper, and lives.
+fn is_keeper(process: &Child) -> bool {
+    let name = fs::read_to_string(format!("/proc/{}/comm", process.pid()));
+    // In this order: what is named so now is what the descriptor is of, unless it has ended.
+    name.is_ok_and(|name| name.trim_end() == NAME) && !process.has_ended().unwrap_or(true)
 }
 
 /// A keeper's name among processes.
