@@ -74,8 +74,9 @@ impl<'a> Keeper<'a> {
             false => Custody::Own,
         };
         let pid = std::process::id().cast_signed();
-        holdings.journal.record_keeper(pid, custody);
+        // The file first: whoever learns the id from the journal compares it with the file.
         write_pid(&config.pid_file(), pid)?;
+        holdings.journal.record_keeper(pid, custody);
         for (name, descriptor) in holdings.for_successor() {
             manager.keep(name, descriptor);
         }
@@ -107,9 +108,9 @@ fn ask_to_leave(pid_file: &Path) {
     }
 }
 
-/// The keeper with a process id, if there is one that lives.
-pub fn find(pid: i32) -> Option<Child> {
-    Child::open(pid).ok().filter(is_keeper)
+/// The keeper with a process id, if the file names it and it lives. The id alone may be that of another daemon's keeper by now.
+pub(crate) fn find(pid_file: &Path, pid: i32) -> Option<Child> {
+    read_process(pid_file).filter(|process| process.pid() == pid && is_keeper(process))
 }
 
 /// Whether a process is a keeper, and lives.
@@ -134,4 +135,43 @@ fn protect_memory() {
 /// The file of a run directory that names the program which a keeper is to be replaced by.
 pub fn upgrade_file(run: &Path) -> PathBuf {
     run.join("upgrade")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    use xebec_kernel::process::start_time;
+
+    use super::*;
+
+    /// A daemon's keeper was killed, and the keeper of another run directory got its id.
+    #[test]
+    fn a_keeper_of_another_daemon_is_not_found_by_the_id_of_an_ended_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join(NAME);
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        let mut other = Command::new(&program)
+            .arg0("sh")
+            .args(["-c", "read line"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = other.id().cast_signed();
+        let file = directory.path().join("keeper.pid");
+        let name = |text: String| fs::write(&file, text).unwrap();
+        let started = start_time(pid).unwrap();
+        name(format!("{pid}\nstarted={started}\n"));
+        assert_eq!(find(&file, pid).unwrap().pid(), pid);
+        assert!(find(&file, pid + 1).is_none());
+        name(format!("{pid}\nstarted={}\n", started - 1));
+        assert!(find(&file, pid).is_none());
+        name(format!("{pid}\n"));
+        assert!(find(&file, pid).is_some(), "of an earlier version");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(find(&file, pid).is_none());
+    }
 }
