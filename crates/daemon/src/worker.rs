@@ -16,7 +16,7 @@ use xebec_fill::fill_service::{FillParts, FillService};
 use xebec_images::images::Images;
 use xebec_keeper::client;
 use xebec_kernel::fanotify::Group;
-use xebec_kernel::file::{remove_abandoned, write_atomically};
+use xebec_kernel::file::remove_abandoned;
 use xebec_kernel::journal::{Journal, LastWord};
 use xebec_kernel::process;
 use xebec_protocol::failure::Failure;
@@ -126,7 +126,7 @@ fn start_runtime() -> Result<(Runtime, Orders), Failure> {
 /// A keeper finds a worker that lost its keeper by this file, whatever became of the keeper that started it.
 fn note_process_id(paths: &Paths) {
     let file = paths.run().join("worker.pid");
-    if let Err(error) = write_atomically(&file, format!("{}\n", std::process::id()).as_bytes()) {
+    if let Err(error) = xebec_keeper::write_process(&file, std::process::id().cast_signed()) {
         warn!("{}: {error}", file.display());
     }
 }

@@ -323,7 +323,8 @@ impl Daemon {
         let mut started = None;
         loop {
             let status = self.status()?;
-            if let Some(keeper) = crate::find(status.keeper_pid.cast_signed()) {
+            let pid_file = self.paths.run().join("keeper.pid");
+            if let Some(keeper) = crate::state::find(&pid_file, status.keeper_pid.cast_signed()) {
                 return Ok((status, keeper));
             }
             if started.is_none() {

@@ -6,10 +6,10 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use xebec_kernel::file::write_atomically;
 use xebec_kernel::journal::Journal;
 
 use crate::error::KeeperError;
+use crate::process_file::write_process;
 
 /// Makes it for root alone. A directory that exists keeps its mode: it may serve others too.
 pub(crate) fn make_directory(path: &Path) -> Result<(), KeeperError> {
@@ -25,7 +25,7 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), KeeperError> {
 }
 
 pub(crate) fn write_pid(path: &Path, pid: i32) -> Result<(), KeeperError> {
-    write_atomically(path, format!("{pid}\n").as_bytes()).map_err(|source| KeeperError::File {
+    write_process(path, pid).map_err(|source| KeeperError::File {
         action: "write",
         path: path.to_owned(),
         source,

@@ -4,7 +4,6 @@
 //! All three end with the same group and journal in hand *before* any worker is started or ended, so the group
 //! always has a holder and every owed event stays on record.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
@@ -23,6 +22,7 @@ use crate::error::LockError;
 use crate::files::listen;
 use crate::guard;
 use crate::locks::DirectoryLocks;
+use crate::process_file::read_process;
 use crate::{containerd, descriptors};
 
 /// Names by which a service manager keeps them.
@@ -217,12 +217,11 @@ impl Holdings {
 
     /// Copies of what a worker holds whose keeper is gone; `None` if there is no such worker.
     fn from_worker(config: &KeeperConfig) -> Result<Option<(Holdings, Child)>, KeeperError> {
-        let pid = fs::read_to_string(config.worker_pid_file());
-        let Some(pid) = pid.ok().and_then(|text| text.trim().parse::<i32>().ok()) else {
+        let Some(worker) = read_process(&config.worker_pid_file()) else {
             return Ok(None);
         };
+        let pid = worker.pid();
         let copied = || -> io::Result<_> {
-            let worker = Child::open(pid)?;
             let copies = [
                 descriptors::GROUP,
                 descriptors::JOURNAL,
@@ -239,10 +238,10 @@ impl Holdings {
             let copies = [next()?, next()?, next()?, next()?, next()?];
             // One of an earlier version has none, or something else by that number.
             let snapshots = worker.copy_descriptor(descriptors::SNAPSHOTS).ok();
-            Ok((copies, snapshots, worker))
+            Ok((copies, snapshots))
         };
-        // It may have ended just now, or be another process by that id.
-        let Ok(([group, journal, socket, run, root], snapshots, worker)) = copied() else {
+        // It may have ended just now.
+        let Ok(([group, journal, socket, run, root], snapshots)) = copied() else {
             return Ok(None);
         };
         let is_its_journal = journal

@@ -39,6 +39,7 @@ mod holdings;
 mod locks;
 mod manager;
 mod poll;
+mod process_file;
 mod signals;
 mod state;
 mod supervisor;
@@ -49,8 +50,9 @@ pub use config::KeeperConfig;
 pub use containerd::listens;
 pub use error::{KeeperError, LockError};
 pub use locks::is_running;
+pub use process_file::write_process;
 pub use signals::{REPLACE, WORKER_SIGNALS};
-pub use state::{find, upgrade_file};
+pub use state::upgrade_file;
 pub use supervisor::{run, say_ready};
 /// Version of the journal that keepers and workers of this program share; one of another version cannot take it over.
 pub use xebec_kernel::journal::VERSION as JOURNAL_VERSION;

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use xebec_kernel::lock::try_lock_file;
-use xebec_kernel::process::is_alive;
 
 use crate::error::LockError;
 use crate::files::answers;
+use crate::process_file::read_process;
 
 /// How long a keeper that is just ending is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -101,11 +101,7 @@ pub fn is_running(run: &Path) -> bool {
     let Ok(file) = File::open(run.join("daemon.lock")) else {
         return false;
     };
-    let is_there = |name: &str| {
-        let pid = std::fs::read_to_string(run.join(name)).ok();
-        let pid = pid.and_then(|text| text.trim().parse::<u32>().ok());
-        pid.is_some_and(is_alive)
-    };
+    let is_there = |name: &str| read_process(&run.join(name)).is_some();
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
         && (is_there("keeper.pid") || is_there("worker.pid"))
 }
@@ -124,4 +120,31 @@ fn open(directory: &Path, name: &str) -> Result<File, LockError> {
     let file = directory.join(name);
     let opened = File::options().create(true).append(true).open(&file);
     opened.map_err(|source| LockError::File { file, source })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use xebec_kernel::process::start_time;
+
+    use super::*;
+
+    /// A service manager holds the lock for a daemon that was killed, and the kernel gave the keeper's id to another process.
+    #[test]
+    fn a_process_with_the_id_of_an_ended_keeper_is_no_daemon() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = directory.path();
+        let own = std::process::id();
+        let started = start_time(own).unwrap();
+        let name = |started: u64| {
+            std::fs::write(run.join("keeper.pid"), format!("{own}\nstarted={started}\n")).unwrap();
+        };
+        name(started);
+        assert!(!is_running(run), "nobody holds the lock");
+        let lock = lock(run, "daemon.lock").unwrap();
+        assert!(is_running(run));
+        name(started - 1);
+        assert!(!is_running(run));
+        drop(lock);
+    }
 }

@@ -16,6 +16,7 @@ use crate::files::{make_directory, write_pid};
 use crate::holdings::Holdings;
 use crate::locks::KeeperLock;
 use crate::manager::Manager;
+use crate::process_file::read_process;
 use crate::signals::{LEAVE, REPLACE, SIGHUP, SIGINT, SIGTERM};
 
 /// A keeper and what it holds.
@@ -73,8 +74,9 @@ impl<'a> Keeper<'a> {
             false => Custody::Own,
         };
         let pid = std::process::id().cast_signed();
-        holdings.journal.record_keeper(pid, custody);
+        // The file first: whoever learns the id from the journal compares it with the file.
         write_pid(&config.pid_file(), pid)?;
+        holdings.journal.record_keeper(pid, custody);
         for (name, descriptor) in holdings.for_successor() {
             manager.keep(name, descriptor);
         }
@@ -97,8 +99,7 @@ impl<'a> Keeper<'a> {
 
 /// Makes room for the service manager's keeper. Only the holder of the lock writes that file.
 fn ask_to_leave(pid_file: &Path) {
-    let pid = fs::read_to_string(pid_file).ok();
-    if let Some(keeper) = pid.and_then(|pid| find(pid.trim().parse().ok()?)) {
+    if let Some(keeper) = read_process(pid_file).filter(is_keeper) {
         info!(
             "asks keeper {} to leave, so that the service can start",
             keeper.pid()
@@ -107,18 +108,16 @@ fn ask_to_leave(pid_file: &Path) {
     }
 }
 
-/// The keeper with a process id, if there is one that lives.
-pub fn find(pid: i32) -> Option<Child> {
-    let keeper = Child::open(pid).ok()?;
-    // In this order: what is named so now is what the descriptor is of, unless it has ended.
-    let is_one = has_name(pid, NAME) && !keeper.has_ended().unwrap_or(true);
-    is_one.then_some(keeper)
+/// The keeper with a process id, if the file names it and it lives. The id alone may be that of another daemon's keeper by now.
+pub(crate) fn find(pid_file: &Path, pid: i32) -> Option<Child> {
+    read_process(pid_file).filter(|process| process.pid() == pid && is_keeper(process))
 }
 
-/// Whether a process has this name: a process id in a file may be somebody else's by now.
-fn has_name(pid: i32, name: &str) -> bool {
-    let text = fs::read_to_string(format!("/proc/{pid}/comm"));
-    text.is_ok_and(|text| text.trim_end() == name)
+/// Whether a process is a keeper, and lives.
+fn is_keeper(process: &Child) -> bool {
+    let name = fs::read_to_string(format!("/proc/{}/comm", process.pid()));
+    // In this order: what is named so now is what the descriptor is of, unless it has ended.
+    name.is_ok_and(|name| name.trim_end() == NAME) && !process.has_ended().unwrap_or(true)
 }
 
 /// A keeper's name among processes.
@@ -136,4 +135,43 @@ fn protect_memory() {
 /// The file of a run directory that names the program which a keeper is to be replaced by.
 pub fn upgrade_file(run: &Path) -> PathBuf {
     run.join("upgrade")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    use xebec_kernel::process::start_time;
+
+    use super::*;
+
+    /// A daemon's keeper was killed, and the keeper of another run directory got its id.
+    #[test]
+    fn a_keeper_of_another_daemon_is_not_found_by_the_id_of_an_ended_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join(NAME);
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        let mut other = Command::new(&program)
+            .arg0("sh")
+            .args(["-c", "read line"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = other.id().cast_signed();
+        let file = directory.path().join("keeper.pid");
+        let name = |text: String| fs::write(&file, text).unwrap();
+        let started = start_time(pid).unwrap();
+        name(format!("{pid}\nstarted={started}\n"));
+        assert_eq!(find(&file, pid).unwrap().pid(), pid);
+        assert!(find(&file, pid + 1).is_none());
+        name(format!("{pid}\nstarted={}\n", started - 1));
+        assert!(find(&file, pid).is_none());
+        name(format!("{pid}\n"));
+        assert!(find(&file, pid).is_some(), "of an earlier version");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(find(&file, pid).is_none());
+    }
 }

@@ -203,14 +203,20 @@ pub(crate) struct Backup {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   xebec-registry restore /backup/registry --root /var/lib/xebec-registry
+  xebec-registry restore /backup/registry --without-damaged --root /var/lib/xebec-registry
 
 A restore that was broken off is begun again by the same command. If something in the backup is damaged, it is listed, there is no \
-registry in the directory, and the exit code is 3.")]
+registry in the directory, and the exit code is 3.
+With --without-damaged there is one, and the exit code is 3 all the same. A blob that was left out counts as absent, as after a scrub: the \
+next push of an image that has it brings it again, and `scrub` fetches those of upstreams. Manifests and tags that name it stay.")]
 pub(crate) struct Restore {
     /// The directory of the backup.
     pub(crate) backup: PathBuf,
     #[command(flatten)]
     pub(crate) place: Place,
+    /// Restore what is sound of a damaged backup, and list what was left out and what names it.
+    #[arg(long)]
+    pub(crate) without_damaged: bool,
     /// Report as JSON.
     #[arg(long)]
     pub(crate) json: bool,

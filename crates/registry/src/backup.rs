@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use serde_json::json;
+use serde_json::{Value, json};
 use xebec_kernel::size;
 use xebec_registry::config::LogFormat;
-use xebec_store::{BackedUp, DatabaseConfig, ObjectsConfig, Restored, Store, StoreError};
+use xebec_store::{
+    BackedUp, Damage, DatabaseConfig, LeftOut, NamedBy, ObjectsConfig, Restored, Store, StoreError,
+};
 
 use crate::args::{Backup, Restore};
 use crate::logging;
@@ -81,12 +83,20 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
             let bytes = size::for_people(so_far.bytes);
             progress.say(format_args!("restoring: {} blobs, {bytes}", so_far.blobs));
         };
-        let restored = Store::restore(&root, &args.backup, report).await;
+        let restored = match args.without_damaged {
+            true => Store::restore_without_damaged(&root, &args.backup, report).await,
+            false => Store::restore(&root, &args.backup, report)
+                .await
+                .map(|restored| (restored, Vec::new())),
+        };
         drop(progress);
         match restored {
-            Ok(restored) => {
-                say_restored(args, &root, &restored);
-                Ok(ExitCode::SUCCESS)
+            Ok((restored, left_out)) => {
+                say_restored(args, &root, &restored, &left_out);
+                Ok(match left_out.is_empty() {
+                    true => ExitCode::SUCCESS,
+                    false => ExitCode::from(crate::DAMAGED),
+                })
             }
             Err(StoreError::BadBackup { damaged }) => {
                 let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
@@ -101,27 +111,92 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn say_restored(args: &Restore, root: &std::path::Path, restored: &Restored) {
+fn say_restored(args: &Restore, root: &std::path::Path, restored: &Restored, left_out: &[LeftOut]) {
     let Restored {
         repositories,
         manifests,
         blobs,
         bytes,
     } = *restored;
-    match args.json {
-        true => {
-            let report = json!({
-                "restored": true, "damaged": [],
-                "repositories": repositories, "manifests": manifests, "blobs": blobs, "bytes": bytes,
-            });
-            outln!("{report}");
+    if args.json {
+        let damaged: Vec<String> = left_out.iter().map(|left| left.digest.to_string()).collect();
+        let report = json!({
+            "restored": true, "damaged": damaged,
+            "left_out": left_out.iter().map(as_json).collect::<Vec<_>>(),
+            "repositories": repositories, "manifests": manifests, "blobs": blobs, "bytes": bytes,
+        });
+        outln!("{report}");
+        return;
+    }
+    for left in left_out {
+        outln!("{}  {}; {}", left.digest, state(&left.damage), advice(left));
+    }
+    outln!(
+        "{}: {repositories} repositories, {manifests} manifests, {blobs} blobs, {}; all of them have their digests{}",
+        root.display(),
+        size::for_people(bytes),
+        match left_out.len() {
+            0 => String::new(),
+            more => format!(
+                ", and {more} more are damaged; `xebec-registry scrub` names those again, and fetches what upstreams have"
+            ),
         }
-        false => outln!(
-            "{}: {repositories} repositories, {manifests} manifests, {blobs} blobs, {}; all of them have their digests",
-            root.display(),
-            size::for_people(bytes)
+    );
+}
+
+fn state(damage: &Damage) -> String {
+    match damage {
+        Damage::Missing => "is missing in the backup".to_owned(),
+        Damage::WrongBytes => "has wrong bytes in the backup".to_owned(),
+        Damage::Unreadable(why) => format!("cannot be read in the backup ({why})"),
+        Damage::Manifest => "is a manifest with other bytes than its digest says".to_owned(),
+    }
+}
+
+/// What names it, and what is to be done.
+fn advice(left: &LeftOut) -> String {
+    let is_manifest = left.damage == Damage::Manifest;
+    // A manifest stands there itself, before the indexes that list it.
+    let named_by = left.named_by.iter();
+    let named_by = named_by.filter(|named| !is_manifest || named.manifest == left.digest);
+    let names: Vec<String> = named_by.map(shown).collect();
+    match (names.is_empty(), is_manifest) {
+        (true, _) => "no manifest names it, and a collection takes it".to_owned(),
+        (false, true) => format!("push it again: {}", names.join(", ")),
+        (false, false) => format!(
+            "it counts as absent until an image is pushed again that has it: {}",
+            names.join(", ")
         ),
     }
+}
+
+/// A manifest with its tags, for people.
+fn shown(named: &NamedBy) -> String {
+    let tags: Vec<&str> = named.tags.iter().map(xebec_store::Tag::as_str).collect();
+    match tags.is_empty() {
+        true => format!("{}@{}", named.repository, named.manifest),
+        false => format!("{}@{} ({})", named.repository, named.manifest, tags.join(", ")),
+    }
+}
+
+fn as_json(left: &LeftOut) -> Value {
+    let named_by: Vec<Value> = left
+        .named_by
+        .iter()
+        .map(|named| {
+            json!({
+                "repository": named.repository.as_str(),
+                "manifest": named.manifest.to_string(),
+                "tags": named.tags.iter().map(xebec_store::Tag::as_str).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({
+        "digest": left.digest.to_string(),
+        "manifest": left.damage == Damage::Manifest,
+        "reason": state(&left.damage),
+        "named_by": named_by,
+    })
 }
 
 fn say_damaged(args: &Restore, damaged: &[String]) {
@@ -129,7 +204,8 @@ fn say_damaged(args: &Restore, damaged: &[String]) {
         outln!("{digest}  is missing in the backup, or has wrong bytes there");
     }
     outln!(
-        "{} is not whole, and nothing was restored; take another backup, or copy these objects there from an earlier one",
+        "{} is not whole, and nothing was restored; take another backup, copy these objects there from an earlier one, or restore the rest \
+         with --without-damaged",
         args.backup.display()
     );
 }

@@ -50,5 +50,7 @@ pub use self::model::{
 };
 pub use self::name::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
 pub use self::objects::BlobReader;
-pub use self::operations::{BackedUp, CollectOptions, Collected, Restored, ScrubOptions, Scrubbed};
+pub use self::operations::{
+    BackedUp, CollectOptions, Collected, Damage, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
+};
 pub use self::store::Store;

@@ -138,7 +138,7 @@ pub struct TagRecord {
     pub digest: Digest,
     /// When the tag was pushed first, in milliseconds since 1970.
     pub created: u64,
-    /// When it was pushed last.
+    /// When it was set last: here, or where it came from, as far as that is known.
     pub updated: u64,
     /// When it was pulled last, as far as was noted; 0: never.
     pub pulled: u64,

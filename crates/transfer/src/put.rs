@@ -62,6 +62,9 @@ impl From<StoreError> for Refusal {
     }
 }
 
+/// A tag, and when it was set, in milliseconds since 1970; now, if that is not known.
+pub(crate) type Dated = (Tag, Option<u64>);
+
 /// Puts a manifest, and has tags name it.
 pub(crate) async fn manifest(
     store: &Store,
@@ -70,7 +73,7 @@ pub(crate) async fn manifest(
     digest: &Digest,
     content: Bytes,
     facts: Facts,
-    tags: &[Tag],
+    tags: &[Dated],
 ) -> Result<PutManifest, Refusal> {
     let mut references = facts.references;
     if rules.sparse {
@@ -89,11 +92,12 @@ pub(crate) async fn manifest(
         is_pushed: true,
         immutable: tags
             .iter()
+            .map(|(tag, _)| tag)
             .filter(|tag| (rules.immutable)(repository, tag))
             .cloned()
             .collect(),
     };
-    Ok(store.put_manifest(repository, &new, tags).await?)
+    Ok(store.put_manifest_dated(repository, &new, tags).await?)
 }
 
 /// The blobs among what a manifest names.

@@ -149,10 +149,8 @@ impl Daemon {
         let started = Instant::now();
         // The keeper writes its process id when it guards, and listens after that.
         let pid_file = directory.join("run/keeper.pid");
-        let own = format!("{}\n", keeper.id());
-        while std::fs::read_to_string(&pid_file).ok().as_ref() != Some(&own)
-            || !directory.join("run/xebec.sock").exists()
-        {
+        let own = keeper.id().cast_signed();
+        while named_process(&pid_file) != Some(own) || !directory.join("run/xebec.sock").exists() {
             assert!(started.elapsed() < PATIENCE, "the keeper does not start");
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -173,10 +171,7 @@ impl Daemon {
 
     /// Process ids of the keeper and of the worker, as the keeper wrote them.
     pub fn pids(&self) -> (Option<i32>, Option<i32>) {
-        let read = |name| {
-            let text = std::fs::read_to_string(self.directory.join("run").join(name)).ok()?;
-            text.trim().parse().ok()
-        };
+        let read = |name| named_process(&self.directory.join("run").join(name));
         (read("keeper.pid"), read("worker.pid"))
     }
 
@@ -245,6 +240,11 @@ impl Daemon {
         }
         std::fs::read_to_string(self.directory.join("counters")).unwrap_or_default()
     }
+}
+
+/// The id that a keeper's file begins with.
+fn named_process(file: &Path) -> Option<i32> {
+    std::fs::read_to_string(file).ok()?.lines().next()?.parse().ok()
 }
 
 /// Makes the files that are served, with nothing in them yet.

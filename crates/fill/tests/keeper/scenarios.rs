@@ -17,7 +17,7 @@ static PLACE: OnceLock<PathBuf> = OnceLock::new();
 
 type Scenario = (&'static str, fn());
 
-const ALL: [Scenario; 13] = [
+const ALL: [Scenario; 14] = [
     ("workers_killed_at_every_point_under_load", killed_at_every_point),
     ("an_event_that_killed_three_workers_is_denied", poisoned),
     ("a_stop_ends_everything", stop),
@@ -38,6 +38,10 @@ const ALL: [Scenario; 13] = [
     (
         "what_a_replaced_worker_gives_up_its_successor_answers",
         succession::given_up,
+    ),
+    (
+        "a_worker_that_an_earlier_version_named_is_taken_over",
+        succession::named_by_id_alone,
     ),
     ("both_killed_at_once_and_marked_again", succession::both_killed),
     ("a_service_manager_keeps_what_is_held", service::both_killed),

@@ -107,6 +107,21 @@ fn upgrade(daemon: &Daemon, program: &Path) {
     daemon.wait_until("another worker serves", || daemon.pids().1 != before);
 }
 
+/// An earlier version named the worker by its id alone: the keeper that comes after an upgrade takes it over all the same.
+pub fn named_by_id_alone() {
+    let daemon = Daemon::start("plain");
+    daemon.wait_until("the worker is known", || daemon.pids().1.is_some());
+    let (keeper, worker) = daemon.pids();
+    let file = daemon.directory.join("run/worker.pid");
+    std::fs::write(file, format!("{}\n", worker.unwrap())).unwrap();
+    assert!(daemon.kill_keeper());
+    daemon.wait_until("another keeper keeps", || daemon.pids().0 != keeper);
+    assert!(daemon.read(0, 1).unwrap() == pattern(0, 1));
+    assert_eq!(daemon.pids().1, worker);
+    let counters = daemon.stop();
+    assert!(counters.contains("deaths: 0,"), "{counters}");
+}
+
 /// Nobody holds the group any more: holes read as zeros, which is what all this is about. The next start marks the
 /// mount again, and says that there was such a time.
 pub fn both_killed() {

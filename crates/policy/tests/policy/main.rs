@@ -90,6 +90,20 @@ fn the_newest_tags_stay_and_those_that_a_rule_keeps() {
     assert!(going(&planned(&tags, &manifests, &[other]).tags).is_empty());
 }
 
+/// Another registry may have written the times in whole seconds. The next plan is the same, in whichever order tags come.
+#[test]
+fn of_tags_of_one_time_the_first_names_are_kept() {
+    let names = ["v2", "v4", "v1", "v3"];
+    for first in 0..names.len() {
+        let mut tags = names.map(|name| tag(name, 'a', 5));
+        tags.rotate_left(first);
+        let plan = planned(&tags, &[manifest('a', 5)], &[rule("keep_newest = 2")]);
+        let mut gone = going(&plan.tags);
+        gone.sort_unstable();
+        assert_eq!(gone, ["v3", "v4"]);
+    }
+}
+
 #[test]
 fn a_pull_by_digest_counts_as_use_of_the_tag() {
     let tags = [tag("v1", 'a', 90), tag("v2", 'b', 90), tag("v3", 'c', 90)];

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Notify;
-use xebec_store::{Algorithm, Blob, Digest, NewManifest, RepositoryName, Store, StoreConfig};
+use xebec_store::{
+    Algorithm, Blob, Digest, NewManifest, Reference, ReferenceKind, RepositoryName, Store, StoreConfig,
+};
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::{UpstreamSettings, Upstreams};
 
@@ -184,6 +186,16 @@ async fn a_damaged_backup_is_named_and_not_restored() {
     let store = Store::open(&StoreConfig::new(&root)).await.unwrap();
     let name: RepositoryName = "a".parse().unwrap();
     let wrong = blob(&store, &name, b"right").await;
+    let mut image = manifest("{}");
+    image.references.push(Reference {
+        kind: ReferenceKind::Layer,
+        digest: wrong.digest.clone(),
+        required: true,
+    });
+    store
+        .put_manifest(&name, &image, &["v1".parse().unwrap()])
+        .await
+        .unwrap();
     assert_eq!(run(&["backup", text(&backup), "--root", text(&root)]).await.1, 0);
     let path = object(&backup, &wrong);
     damage(&path);
@@ -191,6 +203,36 @@ async fn a_damaged_backup_is_named_and_not_restored() {
     assert_eq!(code, 3, "{report}");
     assert_eq!(json(&report)["damaged"][0], wrong.digest.to_string());
     assert!(!restored.join("records.db").exists());
+    let rest = directory.path().join("rest");
+    let without = [
+        "restore",
+        text(&backup),
+        "--without-damaged",
+        "--root",
+        text(&rest),
+    ];
+    let (report, code) = run(&without).await;
+    assert_eq!(code, 3, "{report}");
+    for words in [
+        &wrong.digest.to_string(),
+        "has wrong bytes",
+        "a@sha256:",
+        "(v1)",
+        "1 more are damaged",
+    ] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+    let (report, code) = run(&["scrub", "--root", text(&rest)]).await;
+    assert!(
+        code == 3 && report.contains(&wrong.digest.to_string()),
+        "{report}"
+    );
+    std::fs::remove_dir_all(&rest).unwrap();
+    let (report, code) = run(&[&without[..], &["--json"]].concat()).await;
+    let report = json(&report);
+    assert_eq!((code, report["restored"].as_bool()), (3, Some(true)));
+    assert_eq!(report["damaged"][0], wrong.digest.to_string());
+    assert_eq!(report["left_out"][0]["named_by"][0]["tags"][0], "v1");
     // The object from elsewhere makes it whole, and the same command goes on.
     std::fs::copy(object(&root, &wrong), &path).unwrap();
     let (report, code) = run(&["restore", text(&backup), "--root", text(&restored)]).await;

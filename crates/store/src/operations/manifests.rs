@@ -19,6 +19,21 @@ impl Store {
         new: &NewManifest,
         new_tags: &[Tag],
     ) -> Result<PutManifest> {
+        let new_tags: Vec<_> = new_tags.iter().map(|tag| (tag.clone(), None)).collect();
+        self.put_manifest_dated(repository, new, &new_tags).await
+    }
+
+    /// The same for what another registry has: with each tag comes when it was set there, in milliseconds since 1970, if that is known.
+    /// A time in the future counts as now.
+    ///
+    /// # Errors
+    /// As [`Store::put_manifest`].
+    pub async fn put_manifest_dated(
+        &self,
+        repository: &RepositoryName,
+        new: &NewManifest,
+        new_tags: &[(Tag, Option<u64>)],
+    ) -> Result<PutManifest> {
         let (size, limit) = (new.content.len() as u64, self.inner.config.max_manifest);
         if size > limit {
             return Err(StoreError::ManifestTooLarge { size, limit });

@@ -14,5 +14,5 @@ mod uploads;
 
 pub use self::backup::BackedUp;
 pub use self::collect::{CollectOptions, Collected};
-pub use self::restore::Restored;
+pub use self::restore::{Damage, LeftOut, NamedBy, Restored};
 pub use self::scrub::{ScrubOptions, Scrubbed};

@@ -1,4 +1,9 @@
 //! Restores a backup to an empty root directory, and reads each byte of it.
+//!
+//! Of a backup that is damaged nothing is restored, unless the caller wants the rest. Then each damaged blob has the mark that a
+//! [scrub](super::scrub) sets: it counts as absent, a scrub names it, a push or an upstream mends it, and a collection takes it when
+//! nothing refers to it. Manifests that name it stay: without them their tags would be lost, and what is sound in the images
+//! would be collected. A manifest with wrong bytes stays for the same reason, as it does after a scrub.
 
 use std::fs;
 use std::io;
@@ -7,13 +12,14 @@ use std::path::Path;
 use xebec_kernel::file::sync_directory;
 
 use super::backup::{OBJECTS, RECORDS, STEP, UNFINISHED, blocking, failed, link_or_copy, remove};
-use crate::database::Database;
+use crate::database::{Database, DatabaseError, Transaction};
 use crate::digest::{Digest, Hasher};
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
+use crate::name::{RepositoryName, Tag};
 use crate::objects::{Directory, make_directory};
-use crate::records::{blobs, manifests, repositories};
-use crate::store::Store;
+use crate::records::{blobs, manifests, repositories, tags};
+use crate::store::{Store, now};
 
 /// What SQLite keeps beside unfinished records.
 const LOGS: [&str; 2] = [".records.db.new-wal", ".records.db.new-shm"];
@@ -27,9 +33,50 @@ pub struct Restored {
     pub manifests: u64,
     /// Blobs.
     pub blobs: u64,
-    /// The bytes of blobs and manifests, all of which were compared with their digests.
+    /// The bytes of these blobs and manifests, all of which were compared with their digests.
     pub bytes: u64,
 }
+
+/// So many manifests are listed that name what was left out, and so many tags of each.
+const NAMED: usize = 64;
+
+/// What a restore left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The digest of the blob or manifest.
+    pub digest: Digest,
+    /// What is wrong with it.
+    pub damage: Damage,
+    /// The manifests that name it, 64 at most. Of a manifest: itself in each repository that has it, then the indexes that list it.
+    pub named_by: Vec<NamedBy>,
+}
+
+/// What is wrong with a blob or manifest of a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// The blob has no object.
+    Missing,
+    /// The blob's object has other bytes than the digest says.
+    WrongBytes,
+    /// The disk cannot read the blob's object; why.
+    Unreadable(String),
+    /// The manifest's bytes in the records are not those that the digest says.
+    Manifest,
+}
+
+/// A manifest that names what was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedBy {
+    /// Where it is.
+    pub repository: RepositoryName,
+    /// Its digest.
+    pub manifest: Digest,
+    /// The tags that name it, 64 at most.
+    pub tags: Vec<Tag>,
+}
+
+/// What the rest of this module finds damaged, and the blob's record.
+type Found = (Digest, Damage, Option<Blob>);
 
 impl Store {
     /// Restores the backup in `backup` to `root`, which must be empty, but for what a restore that was broken off has left. The records
@@ -43,39 +90,66 @@ impl Store {
         backup: &Path,
         report: impl FnMut(&Restored) + Send,
     ) -> Result<Restored> {
-        let records = root.join(RECORDS);
-        let (target, source) = (root.to_owned(), backup.to_owned());
-        blocking(move || check(&target, &source)).await?;
-        let database = |source| StoreError::Database {
-            doing: "read the backup's records",
-            source,
-        };
-        let (target, copy) = (root.to_owned(), root.join(UNFINISHED));
-        let (from, to) = (backup.join(RECORDS), copy.clone());
-        let copied = blocking(move || {
-            make_directory(&target).map_err(failed("make", &target))?;
-            // A restore that was broken off may have been of another backup. SQLite would write its log into this one's records.
-            for log in LOGS.map(|log| target.join(log)) {
-                remove(&log).map_err(failed("remove", &log))?;
-            }
-            // Never opened where it is: a backup may be on a medium that cannot be written.
-            fs::copy(&from, &to).map_err(failed("copy", &from))?;
-            Database::open_file(&to).map_err(database)
-        })
-        .await?;
-        let restored = restore_contents(&copied, root, backup, report).await?;
-        let root = root.to_owned();
-        blocking(move || {
-            // Closed, they are one file again.
-            drop(copied);
-            let sync = || fs::File::open(&copy)?.sync_all();
-            sync().map_err(failed("sync", &copy))?;
-            fs::rename(&copy, &records).map_err(failed("give the records their name:", &records))?;
-            sync_directory(&root).map_err(failed("sync", &root))
-        })
-        .await?;
+        let (restored, _) = restore_to(root, backup, Damaged::EndsIt, report).await?;
         Ok(restored)
     }
+
+    /// The same of a backup that is damaged: what is sound is restored, and the rest is listed. A blob without right bytes counts as
+    /// absent, as after a scrub.
+    ///
+    /// # Errors
+    /// If a file cannot be written, or cannot be read for another reason than a broken disk.
+    pub async fn restore_without_damaged(
+        root: &Path,
+        backup: &Path,
+        report: impl FnMut(&Restored) + Send,
+    ) -> Result<(Restored, Vec<LeftOut>)> {
+        restore_to(root, backup, Damaged::IsLeftOut, report).await
+    }
+}
+
+/// What becomes of a restore that meets damage.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Damaged {
+    EndsIt,
+    IsLeftOut,
+}
+
+async fn restore_to(
+    root: &Path,
+    backup: &Path,
+    damaged: Damaged,
+    report: impl FnMut(&Restored) + Send,
+) -> Result<(Restored, Vec<LeftOut>)> {
+    let records = root.join(RECORDS);
+    let (target, source) = (root.to_owned(), backup.to_owned());
+    blocking(move || check(&target, &source)).await?;
+    let (target, copy) = (root.to_owned(), root.join(UNFINISHED));
+    let (from, to) = (backup.join(RECORDS), copy.clone());
+    let copied = blocking(move || {
+        make_directory(&target).map_err(failed("make", &target))?;
+        // A restore that was broken off may have been of another backup. SQLite would write its log into this one's records.
+        for log in LOGS.map(|log| target.join(log)) {
+            remove(&log).map_err(failed("remove", &log))?;
+        }
+        // Never opened where it is: a backup may be on a medium that cannot be written.
+        fs::copy(&from, &to).map_err(failed("copy", &from))?;
+        Database::open_file(&to).map_err(database)
+    })
+    .await?;
+    let (restored, found) = restore_contents(&copied, root, backup, damaged, report).await?;
+    let left_out = leave_out(&copied, found).await?;
+    let root = root.to_owned();
+    blocking(move || {
+        // Closed, they are one file again.
+        drop(copied);
+        let sync = || fs::File::open(&copy)?.sync_all();
+        sync().map_err(failed("sync", &copy))?;
+        fs::rename(&copy, &records).map_err(failed("give the records their name:", &records))?;
+        sync_directory(&root).map_err(failed("sync", &root))
+    })
+    .await?;
+    Ok((restored, left_out))
 }
 
 /// Whether there is a whole backup, and room that nobody uses.
@@ -111,42 +185,29 @@ fn check(root: &Path, backup: &Path) -> Result<()> {
     }
 }
 
+fn database(source: DatabaseError) -> StoreError {
+    StoreError::Database {
+        doing: "read the backup's records",
+        source,
+    }
+}
+
+/// Restores blobs, and compares them and the manifests with their digests.
 async fn restore_contents(
     records: &Database,
     root: &Path,
     backup: &Path,
+    if_damaged: Damaged,
     mut report: impl FnMut(&Restored) + Send,
-) -> Result<Restored> {
-    let database = |source| StoreError::Database {
-        doing: "read the backup's records",
-        source,
-    };
+) -> Result<(Restored, Vec<Found>)> {
     let open = |top: &Path| Directory::open(&top.join(OBJECTS)).map_err(failed("open", top));
     let (from, to) = (open(backup)?, open(root)?);
     let mut restored = Restored {
         repositories: records.read(repositories::count).await.map_err(database)?,
         ..Restored::default()
     };
-    let mut damaged = Vec::new();
+    let mut damaged = compare_manifests(records, &mut restored).await?;
     let mut after: Option<Digest> = None;
-    loop {
-        let start = after.take();
-        let found = records
-            .read(move |tx| manifests::contents(tx, 4, start.as_ref()))
-            .await
-            .map_err(database)?;
-        for (digest, content) in &found {
-            restored.manifests += 1;
-            restored.bytes += content.len() as u64;
-            if Digest::of(digest.algorithm(), content) != *digest {
-                damaged.push(digest.clone());
-            }
-        }
-        match found.into_iter().next_back() {
-            Some((digest, _)) => after = Some(digest),
-            None => break,
-        }
-    }
     loop {
         let start = after.take();
         let listed = records
@@ -158,26 +219,56 @@ async fn restore_contents(
             break;
         }
         let (from, to) = (from.clone(), to.clone());
-        let bad =
-            blocking(move || restore_blobs(&blobs, &from, &to, &mut restored).map(|bad| (bad, restored)))
-                .await?;
-        damaged.extend(bad.0);
-        restored = bad.1;
+        let (so_far, bad) = blocking(move || {
+            let mut so_far = restored;
+            let bad = restore_blobs(&blobs, (&from, &to), if_damaged, &mut so_far)?;
+            Ok((so_far, bad))
+        })
+        .await?;
+        damaged.extend(bad);
+        restored = so_far;
         report(&restored);
     }
-    match damaged.is_empty() {
-        true => Ok(restored),
-        false => Err(StoreError::BadBackup { damaged }),
+    match if_damaged {
+        Damaged::EndsIt if !damaged.is_empty() => Err(StoreError::BadBackup {
+            damaged: damaged.into_iter().map(|(digest, ..)| digest).collect(),
+        }),
+        _ => Ok((restored, damaged)),
+    }
+}
+
+/// Those with wrong bytes.
+async fn compare_manifests(records: &Database, restored: &mut Restored) -> Result<Vec<Found>> {
+    let mut damaged = Vec::new();
+    let mut after: Option<Digest> = None;
+    loop {
+        let start = after.take();
+        let found = records
+            .read(move |tx| manifests::contents(tx, 4, start.as_ref()))
+            .await
+            .map_err(database)?;
+        for (digest, content) in &found {
+            if Digest::of(digest.algorithm(), content) == *digest {
+                restored.manifests += 1;
+                restored.bytes += content.len() as u64;
+            } else {
+                damaged.push((digest.clone(), Damage::Manifest, None));
+            }
+        }
+        match found.into_iter().next_back() {
+            Some((digest, _)) => after = Some(digest),
+            None => return Ok(damaged),
+        }
     }
 }
 
 /// Those that are missing or wrong.
 fn restore_blobs(
     blobs: &[Blob],
-    from: &Directory,
-    to: &Directory,
+    (from, to): (&Directory, &Directory),
+    if_damaged: Damaged,
     restored: &mut Restored,
-) -> Result<Vec<Digest>> {
+) -> Result<Vec<Found>> {
     let mut damaged = Vec::new();
     for blob in blobs {
         let place = |directory: &Directory| {
@@ -187,17 +278,64 @@ fn restore_blobs(
         };
         let (source, target) = (place(from)?, place(to)?);
         let found = link_or_copy(&source, &target).and_then(|_| hash(&target, blob));
-        match found {
+        let damage = match found {
             Ok(digest) if digest == blob.digest => {
                 restored.blobs += 1;
                 restored.bytes += blob.size;
+                continue;
             }
-            Ok(_) => damaged.push(blob.digest.clone()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => damaged.push(blob.digest.clone()),
-            Err(error) => return Err(failed("restore", &source)(error)),
-        }
+            Ok(_) => Damage::WrongBytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Damage::Missing,
+            Err(error) => match hash(&source, blob) {
+                Err(why) if if_damaged == Damaged::IsLeftOut && is_of_the_disk(&why) => {
+                    Damage::Unreadable(why.to_string())
+                }
+                _ => return Err(failed("restore", &source)(error)),
+            },
+        };
+        remove(&target).map_err(failed("remove", &target))?;
+        damaged.push((blob.digest.clone(), damage, Some(blob.clone())));
     }
     Ok(damaged)
+}
+
+/// Whether an error says that bytes are lost. Others, such as missing rights, say nothing of them.
+fn is_of_the_disk(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG))
+}
+
+/// Marks damaged blobs, so that they count as absent, and finds what names them.
+async fn leave_out(records: &Database, found: Vec<Found>) -> Result<Vec<LeftOut>> {
+    let mut left_out = Vec::new();
+    for some in found.chunks(STEP) {
+        let some = some.to_vec();
+        let written = records.write(move |tx| some.iter().map(|found| mark(tx, found)).collect());
+        let marked: Vec<LeftOut> = written.await.map_err(database)?;
+        left_out.extend(marked);
+    }
+    Ok(left_out)
+}
+
+fn mark(tx: &mut dyn Transaction, (digest, damage, blob): &Found) -> Result<LeftOut, DatabaseError> {
+    if let Some(blob) = blob {
+        blobs::note_scrub(tx, blob, false, now())?;
+    }
+    let mut named_by = Vec::new();
+    for (id, repository, manifest) in manifests::naming(tx, digest, NAMED)? {
+        let tags = tags::of_manifest(tx, id, &manifest)?.into_iter();
+        named_by.push(NamedBy {
+            repository,
+            manifest,
+            tags: tags.take(NAMED).map(|tag| tag.name).collect(),
+        });
+    }
+    Ok(LeftOut {
+        digest: digest.clone(),
+        damage: damage.clone(),
+        named_by,
+    })
 }
 
 fn hash(path: &Path, blob: &Blob) -> io::Result<Digest> {

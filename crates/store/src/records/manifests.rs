@@ -29,13 +29,13 @@ pub(crate) fn exists(
     Ok(found.is_some())
 }
 
-/// Takes a manifest and sets tags, all or nothing. The links of its blobs are renewed in the same transaction, so that no collection
+/// Takes a manifest and sets tags, now or at the time that comes with them, all or nothing. The links of its blobs are renewed in the same transaction, so that no collection
 /// comes between.
 pub(crate) fn put(
     tx: &mut dyn Transaction,
     name: &RepositoryName,
     new: &NewManifest,
-    new_tags: &[Tag],
+    new_tags: &[(Tag, Option<u64>)],
     now: u64,
 ) -> Result<Result<PutManifest, Refusal>, DatabaseError> {
     let known = repositories::find(tx, name)?;
@@ -49,9 +49,10 @@ pub(crate) fn put(
     let is_new = !exists(tx, repository, &new.digest)?;
     write(tx, repository, new, now)?;
     let mut moved = Vec::new();
-    for tag in new_tags {
+    for (tag, at) in new_tags {
         let old = tags::find(tx, repository, tag)?.map(|tag| tag.digest);
-        tags::set(tx, repository, tag, &new.digest, now)?;
+        let at = at.map_or(now, |at| at.min(now));
+        tags::set(tx, repository, tag, &new.digest, at)?;
         if old.as_ref() != Some(&new.digest) {
             moved.push((tag.clone(), old));
         }
@@ -63,7 +64,7 @@ fn refusal(
     tx: &mut dyn Transaction,
     repository: Option<i64>,
     new: &NewManifest,
-    new_tags: &[Tag],
+    new_tags: &[(Tag, Option<u64>)],
 ) -> Result<Option<Refusal>, DatabaseError> {
     let mut missing = Vec::new();
     for reference in new.references.iter().filter(|reference| reference.required) {
@@ -79,7 +80,8 @@ fn refusal(
     if !missing.is_empty() {
         return Ok(Some(Refusal::Missing(missing)));
     }
-    for tag in new_tags.iter().filter(|tag| new.immutable.contains(tag)) {
+    let new_tags = new_tags.iter().map(|(tag, _)| tag);
+    for tag in new_tags.filter(|tag| new.immutable.contains(tag)) {
         let old = repository.map_or(Ok(None), |id| tags::find(tx, id, tag))?;
         if let Some(old) = old.filter(|old| old.digest != new.digest) {
             return Ok(Some(Refusal::Immutable(tag.clone(), old.digest)));
@@ -204,6 +206,26 @@ pub(crate) fn references(
         Ok((kind, row.parsed(1)?))
     });
     references.collect()
+}
+
+/// The manifests that have this digest or name it, not all of them, and their repositories. Those that have it come first.
+pub(crate) fn naming(
+    tx: &mut dyn Transaction,
+    digest: &Digest,
+    n: usize,
+) -> Result<Vec<(i64, RepositoryName, Digest)>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT repositories.id, repositories.name, named.manifest FROM (
+             SELECT 0 AS place, repository, digest AS manifest FROM manifests WHERE digest = $1
+             UNION SELECT 1, repository, manifest FROM manifest_references
+                 WHERE repository IN (SELECT id FROM repositories) AND digest = $1
+         ) AS named JOIN repositories ON repositories.id = named.repository
+         ORDER BY named.place, repositories.name, named.manifest LIMIT $2",
+        &[digest.into(), n.into()],
+    )?;
+    rows.into_iter()
+        .map(|mut row| Ok((row.integer(0)?, row.parsed(1)?, row.parsed(2)?)))
+        .collect()
 }
 
 /// Deletes a manifest and the tags that name it; `false` if there is none.

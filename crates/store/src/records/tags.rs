@@ -27,18 +27,18 @@ pub(crate) fn find(
     row.map(|mut row| record(&mut row)).transpose()
 }
 
-/// The tag names this manifest from now on.
+/// The tag names this manifest, since that time.
 pub(crate) fn set(
     tx: &mut dyn Transaction,
     repository: i64,
     tag: &Tag,
     digest: &Digest,
-    now: u64,
+    at: u64,
 ) -> Result<(), DatabaseError> {
     tx.execute(
         "INSERT INTO tags (repository, name, digest, created, updated, pulled) VALUES ($1, $2, $3, $4, $4, 0)
          ON CONFLICT (repository, name) DO UPDATE SET digest = excluded.digest, updated = excluded.updated",
-        &[repository.into(), tag.into(), digest.into(), now.into()],
+        &[repository.into(), tag.into(), digest.into(), at.into()],
     )?;
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Backup while pushes and collections go on; restore of all of it or nothing.
+//! Backup while pushes and collections go on; restore of all of it or nothing, or of what is sound.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -105,6 +106,124 @@ async fn a_damaged_backup_is_not_restored() {
         wanted.sort();
         assert_eq!(damaged, wanted);
         assert!(!root.join("records.db").exists());
+    }
+}
+
+/// A backup of which one blob has wrong bytes, one is missing, and a damaged one is named by nothing.
+async fn damaged_backup(test: &TestStore) -> (PathBuf, NewManifest) {
+    let (store, a) = (&test.store, name("a"));
+    let wrong = push(store, &a, b"wrong").await.unwrap();
+    let lost = push(store, &a, b"lost").await.unwrap();
+    let idle = push(store, &a, b"idle").await.unwrap();
+    push(store, &a, b"sound").await.unwrap();
+    let image = manifest("m", [&b"sound"[..], b"wrong", b"lost"].map(layer).into());
+    store.put_manifest(&a, &image, &[tag("v1")]).await.unwrap();
+    store
+        .put_manifest(&a, &manifest("index", vec![child(&image)]), &[])
+        .await
+        .unwrap();
+    let backup = test.directory.path().join("backup");
+    store.backup(&backup, |_| ()).await.unwrap();
+    let path = |blob: &Blob| backup.join("objects").join(&blob.object);
+    for blob in [&wrong, &idle] {
+        std::fs::remove_file(path(blob)).unwrap();
+        std::fs::write(path(blob), b"wr0ng").unwrap();
+    }
+    std::fs::remove_file(path(&lost)).unwrap();
+    (backup, image)
+}
+
+#[tokio::test]
+async fn what_is_sound_of_a_damaged_backup_is_restored_on_request() {
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        let a = name("a");
+        let (backup, image) = damaged_backup(&test).await;
+        let root = test.directory.path().join("restored");
+        // What one without the option has left is gone over.
+        Store::restore(&root, &backup, |_| ()).await.unwrap_err();
+        let (restored, left_out) = Store::restore_without_damaged(&root, &backup, |_| ())
+            .await
+            .unwrap();
+        assert_eq!(
+            (restored.repositories, restored.manifests, restored.blobs),
+            (1, 2, 1)
+        );
+        let named_by = vec![NamedBy {
+            repository: a.clone(),
+            manifest: image.digest.clone(),
+            tags: vec![tag("v1")],
+        }];
+        let wanted = [
+            (&b"wrong"[..], Damage::WrongBytes, named_by.clone()),
+            (b"idle", Damage::WrongBytes, Vec::new()),
+            (b"lost", Damage::Missing, named_by),
+        ];
+        let mut wanted = wanted.map(|(bytes, damage, named_by)| LeftOut {
+            digest: digest(bytes),
+            damage,
+            named_by,
+        });
+        wanted.sort_by(|one, other| one.digest.cmp(&other.digest));
+        assert_eq!(left_out, wanted);
+        let mut config = StoreConfig::new(&root);
+        no_grace(&mut config);
+        let test = TestStore {
+            store: Store::open(&config).await.unwrap(),
+            engine: test.engine,
+            directory: test.directory,
+        };
+        is_as_after_a_scrub(&test, &image).await;
+    }
+}
+
+/// What is damaged is absent and named, a push mends it, and a collection takes what nothing names.
+async fn is_as_after_a_scrub(test: &TestStore, image: &NewManifest) {
+    let (store, a) = (&test.store, name("a"));
+    let found = store.tagged_manifest(&a, &tag("v1")).await.unwrap().unwrap();
+    assert_eq!(found.content, image.content);
+    let sound = store.blob(&a, &digest(b"sound")).await.unwrap().unwrap();
+    assert_eq!(contents(store, &sound).await, b"sound");
+    for bytes in [&b"wrong"[..], b"lost", b"idle"] {
+        assert_eq!(store.blob(&a, &digest(bytes)).await.unwrap(), None);
+    }
+    let scrubbed = store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+    assert_eq!((scrubbed.damaged.len(), scrubbed.missing.len()), (0, 3));
+    for bytes in [&b"wrong"[..], b"lost"] {
+        let mended = push(store, &a, bytes).await.unwrap();
+        assert_eq!(contents(store, &mended).await, bytes);
+    }
+    let scrubbed = store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+    assert_eq!(scrubbed.missing, [digest(b"idle")]);
+    collect_all(test).await;
+    let scrubbed = store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+    assert_eq!((scrubbed.blobs, scrubbed.missing), (0, vec![]));
+}
+
+#[tokio::test]
+async fn without_damage_both_restores_are_alike() {
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        push(&test.store, &name("a"), b"layer").await.unwrap();
+        let backup = test.directory.path().join("backup");
+        test.store.backup(&backup, |_| ()).await.unwrap();
+        let root = |name: &str| test.directory.path().join(name);
+        let whole = Store::restore(&root("one"), &backup, |_| ()).await.unwrap();
+        let other = Store::restore_without_damaged(&root("two"), &backup, |_| ())
+            .await
+            .unwrap();
+        assert_eq!(other, (whole, Vec::new()));
+        // What this user may not read, or is no file, says nothing of its bytes: it is an error, and not left out.
+        let blob = test.store.any_blob(&digest(b"layer")).await.unwrap().unwrap();
+        let path = backup.join("objects").join(&blob.object);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let error = Store::restore_without_damaged(&root("three"), &backup, |_| ()).await;
+        assert!(matches!(error, Err(StoreError::File { .. })), "{error:?}");
     }
 }
 

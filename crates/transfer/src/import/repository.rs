@@ -11,14 +11,14 @@ use super::blobs::Blobs;
 use super::layout;
 use super::options::ImportOptions;
 use super::source::{Source, said};
-use crate::put::{self, Refusal};
+use crate::put::{self, Dated, Refusal};
 use crate::tally::Tally;
 
 /// Manifests that are put at the same time: they share the syncs of the database.
 const AT_ONCE: usize = 4;
 
-/// A tag of the other registry, and when it was set there.
-type Dated = (Tag, u64);
+/// A tag of the other registry, and when it was set there: when the file was written that says which manifest it names.
+type Written = (Tag, u64);
 
 /// See the module.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ impl Importer<'_> {
         }
         // Indexes wait until what they list is here.
         let waiting = Mutex::new(HashMap::new());
-        let images: Vec<(Digest, Vec<Dated>)> = revisions
+        let images: Vec<(Digest, Vec<Written>)> = revisions
             .into_iter()
             .map(|digest| {
                 let tags = tags.remove(&digest).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Importer<'_> {
     }
 
     /// Puts indexes, those first that list no others. A digest cannot be in itself, so there is always one.
-    async fn indexes(self, mut waiting: HashMap<Digest, (Vec<Digest>, Vec<Dated>)>) -> Result<()> {
+    async fn indexes(self, mut waiting: HashMap<Digest, (Vec<Digest>, Vec<Written>)>) -> Result<()> {
         while !waiting.is_empty() {
             let is_ready = |children: &[Digest]| children.iter().all(|child| !waiting.contains_key(child));
             let ready = waiting.iter().filter(|(_, (children, _))| is_ready(children));
@@ -103,8 +103,8 @@ impl Importer<'_> {
     }
 
     /// The tags by the manifests that they name.
-    fn tags(self) -> HashMap<Digest, Vec<Dated>> {
-        let mut tags: HashMap<Digest, Vec<Dated>> = HashMap::new();
+    fn tags(self) -> HashMap<Digest, Vec<Written>> {
+        let mut tags: HashMap<Digest, Vec<Written>> = HashMap::new();
         for text in self.list(&layout::tags(self.name)) {
             match self.tag(&text) {
                 Ok((digest, tag)) => tags.entry(digest).or_default().push(tag),
@@ -114,7 +114,7 @@ impl Importer<'_> {
         tags
     }
 
-    fn tag(self, text: &str) -> Result<(Digest, Dated), String> {
+    fn tag(self, text: &str) -> Result<(Digest, Written), String> {
         let tag: Tag = text
             .parse()
             .map_err(|error: xebec_store::InvalidName| error.to_string())?;
@@ -163,7 +163,7 @@ impl Importer<'_> {
     async fn manifest(
         self,
         digest: &Digest,
-        tags: &[Dated],
+        tags: &[Written],
         indexes_wait: bool,
     ) -> Result<Option<Vec<Digest>>> {
         let read = self.blobs.manifest(digest).and_then(|content| {
@@ -191,7 +191,7 @@ impl Importer<'_> {
     async fn take(
         self,
         digest: &Digest,
-        tags: &[Dated],
+        tags: &[Written],
         content: bytes::Bytes,
         facts: Facts,
     ) -> Result<(), Refusal> {
@@ -235,7 +235,7 @@ impl Importer<'_> {
     }
 
     /// The tags that do not name the manifest here yet. Of one that somebody has set here since, the later word counts.
-    async fn due(self, digest: &Digest, tags: &[Dated]) -> Result<Vec<Tag>, Refusal> {
+    async fn due(self, digest: &Digest, tags: &[Written]) -> Result<Vec<Dated>, Refusal> {
         let mut due = Vec::new();
         for (tag, written) in tags {
             match self.store.tag(self.name, tag).await? {
@@ -250,7 +250,8 @@ impl Importer<'_> {
                         "it is immutable here, and names something else",
                     );
                 }
-                _ => due.push(tag.clone()),
+                // Not now: all would be equally new, and rules for the newest would keep any of them.
+                _ => due.push((tag.clone(), Some(*written))),
             }
         }
         Ok(due)
@@ -261,7 +262,7 @@ impl Importer<'_> {
         digest: &Digest,
         content: bytes::Bytes,
         facts: Facts,
-        tags: &[Tag],
+        tags: &[Dated],
     ) -> Result<(), Refusal> {
         put::manifest(
             self.store,
@@ -278,7 +279,7 @@ impl Importer<'_> {
 }
 
 /// A manifest with its tags, for people.
-fn shown(digest: &Digest, tags: &[Dated]) -> String {
+fn shown(digest: &Digest, tags: &[Written]) -> String {
     let names: Vec<&str> = tags.iter().take(8).map(|(tag, _)| tag.as_str()).collect();
     match names.is_empty() {
         true => format!("manifest {digest}"),

@@ -5,6 +5,7 @@
 //! unless the mirror prunes.
 
 mod blobs;
+mod made;
 mod names;
 mod rate;
 mod repository;

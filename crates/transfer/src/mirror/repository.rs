@@ -10,6 +10,7 @@ use xebec_store::{Digest, ReferenceKind, Store, Tag};
 use xebec_upstream::manifest::Facts;
 
 use super::blobs::Blobs;
+use super::made;
 use super::names::{self, Pair};
 use super::settings::MirrorSettings;
 use super::source::{MirrorError, Source, Trouble};
@@ -137,18 +138,28 @@ impl<'a> Copier<'a> {
 
     async fn set(&self, tag: Tag, digest: &Digest) -> Result<(), Trouble> {
         let (store, here) = (self.store(), &self.pair.here);
-        if store
-            .tag(here, &tag)
-            .await?
-            .is_some_and(|tag| tag.digest == *digest)
-        {
+        let known = store.tag(here, &tag).await?;
+        if known.as_ref().is_some_and(|known| known.digest == *digest) {
             self.tally.add(|moved| moved.tags_here += 1);
             return Ok(());
         }
+        let at = match known {
+            Some(_) => None,
+            None => made::made(store, here, digest).await?,
+        };
         let gone = || Trouble::Skip(format!("{digest} was deleted here while it was copied"));
         let manifest = store.manifest(here, digest).await?.ok_or_else(gone)?;
         let facts = read(&manifest.content, Some(&manifest.media_type))?;
-        put::manifest(store, self.rules, here, digest, manifest.content, facts, &[tag]).await?;
+        put::manifest(
+            store,
+            self.rules,
+            here,
+            digest,
+            manifest.content,
+            facts,
+            &[(tag, at)],
+        )
+        .await?;
         self.tally.add(|moved| moved.tags += 1);
         Ok(())
     }

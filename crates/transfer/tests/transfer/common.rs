@@ -1,7 +1,7 @@
 //! Stores for tests, and what is asked of them.
 
 use futures_util::StreamExt as _;
-use xebec_store::{Digest, Store, StoreConfig};
+use xebec_store::{Digest, Store, StoreConfig, TagRecord};
 use xebec_transfer::Moved;
 
 pub(crate) struct Here {
@@ -24,6 +24,12 @@ impl Here {
         let (repository, tag) = (repository.parse().unwrap(), tag.parse().unwrap());
         let found = self.store.tag(&repository, &tag).await.unwrap();
         found.map(|found| found.digest)
+    }
+
+    /// A tag that is here.
+    pub(crate) async fn record(&self, repository: &str, tag: &str) -> TagRecord {
+        let (repository, tag) = (repository.parse().unwrap(), tag.parse().unwrap());
+        self.store.tag(&repository, &tag).await.unwrap().unwrap()
     }
 
     /// One that is in a directory already.

@@ -196,6 +196,46 @@ async fn of_two_words_about_a_tag_the_later_one_counts() {
     assert_eq!(here.tag("a", "v1").await, Some(ours));
 }
 
+/// Else rules that keep the newest tags would keep any of them: all would be set at about the same time, and in no order.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_counts_as_set_when_it_was_set_there() {
+    let old = Old::new();
+    let now = SystemTime::now();
+    let day = Duration::from_secs(24 * 60 * 60);
+    let times = [
+        ("v1", now - 2 * day),
+        ("v2", now - 9 * day),
+        ("v3", now - 5 * day),
+        ("wrong-clock", now + 9 * day),
+    ];
+    for (tag, time) in times {
+        let image = old.image("a", tag.as_bytes());
+        old.tag("a", tag, &image);
+        let link = fs::File::open(old.tag_link("a", tag)).unwrap();
+        link.set_modified(time).unwrap();
+    }
+    let here = Here::new().await;
+    let began = milliseconds(SystemTime::now());
+    run(&old, &here, &ImportOptions::default()).await;
+    for (tag, time) in &times[..3] {
+        let found = here.record("a", tag).await;
+        assert_eq!(
+            (found.created, found.updated),
+            (milliseconds(*time), milliseconds(*time))
+        );
+    }
+    let ahead = here.record("a", "wrong-clock").await.updated;
+    assert!((began..=milliseconds(SystemTime::now())).contains(&ahead));
+    // Another run changes nothing of that.
+    run(&old, &here, &ImportOptions::default()).await;
+    assert_eq!(here.record("a", "v2").await.updated, milliseconds(times[1].1));
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    since.as_millis().try_into().unwrap()
+}
+
 /// Files have the time of the kernel's last tick, which may lie before what the store has noted.
 fn later(old: &Old, tag: &str) {
     let soon = SystemTime::now() + Duration::from_millis(50);

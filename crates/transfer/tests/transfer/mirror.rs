@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 use xebec_store::Digest;
 use xebec_testkit::registry::{Fault, FaultyRegistry, Options, When};
@@ -324,6 +325,45 @@ async fn tags_that_vanished_stay_unless_the_mirror_prunes() {
         "no pattern covers it"
     );
     assert_eq!(here.tag("copy/app", "v1").await, Some(image));
+}
+
+/// Else rules that keep the newest tags would keep any of those that one run brings.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_counts_as_set_when_its_image_was_made() {
+    let there = There::new();
+    let made = |tag: &str, created: &str| {
+        let bytes = format!("{{\"created\": \"{created}\", \"of\": \"{tag}\"}}");
+        let (config, pushed) = (there.blob("app", bytes.as_bytes()), there.blob("app", b"layer"));
+        let mut manifest = image(&config, &pushed, 5);
+        manifest["config"]["size"] = bytes.len().into();
+        there.manifest("app", tag, MANIFEST, manifest.to_string())
+    };
+    made("v1", "2024-05-01T00:00:00Z");
+    made("v2", "2021-05-01T00:00:00Z");
+    made("reproducible", "1970-01-01T00:00:00Z");
+    made("ahead", "2999-01-01T00:00:00Z");
+    let amd = made("", "2022-05-01T00:00:00Z");
+    let arm = made("", "2023-05-01T00:00:00Z");
+    there.manifest("app", "both", INDEX, index(&[&arm, &amd]).to_string());
+    let here = Here::new().await;
+    let updated = async |tag: &str| here.record("copy/app", tag).await.updated;
+    let began = milliseconds_since_1970();
+    run(&here, &there.settings(&["app"])).await;
+    assert_eq!(updated("v1").await, 1_714_521_600_000);
+    assert_eq!(updated("v2").await, 1_619_827_200_000);
+    assert_eq!(updated("both").await, 1_682_899_200_000);
+    for now in ["reproducible", "ahead"] {
+        assert!(
+            (began..=milliseconds_since_1970()).contains(&updated(now).await),
+            "{now}"
+        );
+    }
+    // It was moved since the last run, whatever its image says.
+    let began = milliseconds_since_1970();
+    made("v1", "2020-05-01T00:00:00Z");
+    run(&here, &there.settings(&["app"])).await;
+    assert!(updated("v1").await >= began);
+    assert_eq!(updated("v2").await, 1_619_827_200_000);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,8 +19,7 @@ pub(super) fn now() -> u64 {
 pub(super) fn keeper(lab: &Lab<'_>, root: &str) -> Result<Pid> {
     let path = lab.path(&format!("{root}-run")).join("keeper.pid");
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let pid = text.trim().parse().ok().and_then(Pid::from_raw);
-    pid.with_context(|| format!("{} has no process id", path.display()))
+    named_process(&text).with_context(|| format!("{} has no process id", path.display()))
 }
 
 /// The worker of a root's daemon, also one that is only starting; `None` between two. It may be the child of any keeper
@@ -29,8 +28,12 @@ pub(super) fn worker(lab: &Lab<'_>, root: &str) -> Result<Option<Pid>> {
     let path = lab.path(&format!("{root}-run")).join("worker.pid");
     // It is being written, perhaps.
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let pid = text.trim().parse().ok().and_then(Pid::from_raw);
-    Ok(pid.filter(|pid| lives(*pid)))
+    Ok(named_process(&text).filter(|pid| lives(*pid)))
+}
+
+/// The process that such a file begins with; what follows says when it was started.
+fn named_process(text: &str) -> Option<Pid> {
+    text.lines().next()?.parse().ok().and_then(Pid::from_raw)
 }
 
 /// Whether a process lives and is no zombie.
