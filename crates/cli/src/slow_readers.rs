@@ -77,9 +77,12 @@ fn tell_of(container: &str, daemon: &Daemon, end: &End) {
     }
 }
 
-/// The wait that was told last, and how long it was then.
+/// What tells a wait from others ([`WaitReport::identity`]).
+type Identity = (u64, i32, Option<Digest>, u64);
+
+/// The wait that was told last, and how long it was then, in milliseconds.
 #[derive(Default)]
-struct Told(Option<((u64, i32, Option<Digest>, u64), f64)>);
+struct Told(Option<(Identity, f64)>);
 
 impl Told {
     /// Whether a wait is to be told now: once, and again when it has doubled, as in the daemon's log.

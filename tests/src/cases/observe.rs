@@ -493,7 +493,7 @@ fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
     let mut layer = TarBuilder::new();
     layer.directory("bin");
     lab::put_programs(&mut layer, &["/bin/busybox"], 0o755)?;
-    layer.file("late", &content(0));
+    layer.file("late", content(0));
     let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(6))?;
     let names = lab.push_indexed(&image.build(), "app")?;
     let words = [
