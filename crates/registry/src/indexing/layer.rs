@@ -1,4 +1,4 @@
-//! One layer's index, made from its blob by threads that get a processor when nobody else wants it.
+//! One layer's index, made from its blob by threads that leave nine tenths of a processor to who wants it.
 
 use std::io::{self, Read};
 
@@ -11,8 +11,9 @@ use xebec_store::{Blob, BlobReader, Store, StoreError};
 
 use super::image::Layer;
 
-/// The lowest priority of a thread by nice(2).
-const IDLE: i32 = 19;
+/// The priority of a thread that indexes, by nice(2): where others want all of a processor it gets a tenth of it. At the lowest one, 19,
+/// it got a seventieth, and on a busy host an image that was pushed had no index after two minutes.
+const NICE: i32 = 10;
 /// Most bytes of a compressed frame: it is held in memory, beside what serves clients.
 const MAX_FRAME: u64 = 256 << 20;
 
@@ -55,7 +56,7 @@ pub(super) async fn index(store: &Store, blob: &Blob, layer: Layer) -> Result<Ma
 
 /// The threads that this one starts inherit it (on Linux a priority is one thread's, setpriority(2)).
 fn give_way() {
-    if let Err(error) = rustix::process::setpriority_process(None, IDLE) {
+    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!("indexing goes on with the priority of everything else: {error}");
     }
 }
