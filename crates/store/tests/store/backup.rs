@@ -80,6 +80,28 @@ async fn a_backup_is_restored() {
     }
 }
 
+/// Earlier versions left no file that says that a directory has a backup.
+#[tokio::test]
+async fn a_backup_of_an_earlier_version_is_brought_up_to_date_when_its_user_says_that_it_is_one() {
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        push(&test.store, &name("a"), b"layer").await.unwrap();
+        let backup = test.directory.path().join("backup");
+        test.store.backup(&backup, |_| ()).await.unwrap();
+        let mark = backup.join("backup");
+        std::fs::remove_file(&mark).unwrap();
+        let error = test.store.backup(&backup, |_| ()).await.unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("empty file {}", mark.display())),
+            "{error}"
+        );
+        std::fs::write(&mark, "").unwrap();
+        assert_eq!(test.store.backup(&backup, |_| ()).await.unwrap().kept, 1);
+    }
+}
+
 #[tokio::test]
 async fn a_damaged_backup_is_not_restored() {
     if !is_supported() {
