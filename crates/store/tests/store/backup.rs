@@ -224,6 +224,32 @@ async fn is_as_after_a_scrub(test: &TestStore, image: &NewManifest) {
     assert_eq!((scrubbed.blobs, scrubbed.missing), (0, vec![]));
 }
 
+/// The mark that a scrub has set is in the records of the backup, too.
+#[tokio::test]
+async fn a_blob_that_was_damaged_counts_again_when_the_backup_has_its_bytes() {
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let pushed = push(store, &a, b"right").await.unwrap();
+        let object = |root: PathBuf| root.join("objects").join(&pushed.object);
+        std::fs::write(object(store.config().root.clone()), b"wr0ng").unwrap();
+        let scrubbed = store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+        assert_eq!(scrubbed.damaged, [digest(b"right")]);
+        let backup = test.directory.path().join("backup");
+        store.backup(&backup, |_| ()).await.unwrap();
+        // The object of an earlier backup.
+        std::fs::remove_file(object(backup.clone())).unwrap();
+        std::fs::write(object(backup.clone()), b"right").unwrap();
+        let root = test.directory.path().join("restored");
+        Store::restore(&root, &backup, |_| ()).await.unwrap();
+        let restored = Store::open(&StoreConfig::new(&root)).await.unwrap();
+        let found = restored.blob(&a, &digest(b"right")).await.unwrap().unwrap();
+        assert_eq!(contents(&restored, &found).await, b"right");
+    }
+}
+
 #[tokio::test]
 async fn without_damage_both_restores_are_alike() {
     if !is_supported() {
