@@ -61,7 +61,7 @@ e2e: setup ## end-to-end tests against real tools, as root; ONLY=NAME picks test
 
 .PHONY: e2e-release
 e2e-release: setup ## the same with the release binary, which takes as long to build as all else
-	@XEBEC_BIN=$$(scripts/release.sh) scripts/test.sh e2e
+	@binary=$$(scripts/release.sh); XEBEC_BIN=$$binary scripts/test.sh e2e
 
 .PHONY: test-snapshotter
 test-snapshotter: setup-test ## containerd's own tests of our snapshotter ten times, and with Go's race detector, as root (once is part of e2e)

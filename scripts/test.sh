@@ -172,7 +172,12 @@ crates_with_examples() {
 # The test programs and the programs themselves, in one run of cargo: what all are made of is compiled once. `xebec` is a static file, as
 # in a release.
 programs() {
-    RUSTC_WRAPPER="$XEBEC_TOP/scripts/rustc-static.sh" cargo build --workspace --locked --lib --bins --tests --quiet
+    RUSTC_WRAPPER="$XEBEC_TOP/scripts/rustc-static.sh" cargo build --workspace --locked --lib --bins --tests --quiet || return
+    # Cargo does not compare how a program was linked, and leaves one that `make build` has linked with libraries.
+    [[ $(ldd "$CARGO_TARGET_DIR/debug/xebec" 2>&1) == *'=>'* ]] || return 0
+    [[ ${1:-} != again ]] || { echo "$CARGO_TARGET_DIR/debug/xebec is not static" && return 1; }
+    touch crates/cli/src/main.rs
+    programs again
 }
 
 unit() {

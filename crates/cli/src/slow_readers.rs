@@ -1,5 +1,7 @@
 //! Readers that wait while a container runs in the foreground: a line on the terminal names them. Nothing else tells the user why
 //! all stands still, since the program that reads cannot know. A container that has the terminal itself (`--tty`) is left alone.
+//!
+//! The daemon names the reader that waits longest on the host. While that is another container's, nothing is told here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,10 +111,7 @@ fn sentence(wait: &WaitReport, container: &str) -> String {
         wait.file.as_deref().unwrap_or("an unknown file"),
         wait_text::word(&wait.phase),
     );
-    // Names of files and what registries say do not act on the terminal.
-    said.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
+    text::printable(&said)
 }
 
 #[cfg(test)]

@@ -95,7 +95,9 @@ fn look(root: BorrowedFd<'_>, path: &Path) -> Found {
             let is_missing = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
             // A link may lead to what is there once /proc is mounted.
             let is_link = open_in_root_at(root, path, LastLink::Open).is_ok();
-            return match is_missing && !is_link {
+            // Links of /proc, which /dev/fd is one of, lead nowhere for a process of another namespace.
+            let is_of_the_kernel = path.starts_with("/proc") || path.starts_with("/dev");
+            return match is_missing && !is_link && !is_of_the_kernel {
                 true => Found::Nothing,
                 false => Found::Unknown,
             };
@@ -206,7 +208,7 @@ mod tests {
                 .map_err(|error| (error.to_string(), error.exit_code().0))
                 .err()
         };
-        for fine in ["app", "/bin/app", "./app"] {
+        for fine in ["app", "/bin/app", "./app", "/proc/self/exe", "/dev/fd/3"] {
             assert_eq!(said(fine), None, "{fine}");
         }
         let (missing, code) = said("/nosuch").unwrap();

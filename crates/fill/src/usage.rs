@@ -157,6 +157,7 @@ mod tests {
         drop(going);
         waiting.join().unwrap();
     }
+
     #[test]
     fn who_looks_at_a_layer_delays_its_eviction_and_does_not_use_it() {
         let usage = Arc::new(Usage::default());

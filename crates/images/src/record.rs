@@ -337,7 +337,29 @@ impl Records {
 }
 
 fn read(path: &Path) -> Option<ImageRecord> {
-    serde_json::from_slice(&fs::read(path).ok()?).ok()
+    let record = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    Some(with_hosts_in_lower_case(record))
+}
+
+/// Earlier versions kept the host of a reference as the user had written it.
+fn with_hosts_in_lower_case(mut record: ImageRecord) -> ImageRecord {
+    let is_lower = |name: &String| {
+        let host = name.split('/').next().unwrap_or_default();
+        !host.bytes().any(|byte| byte.is_ascii_uppercase())
+    };
+    let mut names = record.references.iter().chain(&record.former);
+    if names.all(is_lower) {
+        return record;
+    }
+    let lower = |name: String| match name.split_once('/') {
+        Some((host, rest)) => format!("{}/{rest}", host.to_ascii_lowercase()),
+        None => name,
+    };
+    record.references = record.references.into_iter().map(lower).collect();
+    record.former = record.former.into_iter().map(lower).collect();
+    let indexes = record.indexes.into_iter();
+    record.indexes = indexes.map(|(name, index)| (lower(name), index)).collect();
+    record
 }
 
 #[cfg(test)]
@@ -387,6 +409,24 @@ mod tests {
         next.manifest_digest = Digest::of(b"next");
         assert!(records.keep(next).unwrap(), "on the disk");
         assert!(!records.get(manifest).unwrap().references.contains("fourth"));
+    }
+
+    #[test]
+    fn an_image_that_an_earlier_version_named_by_a_host_in_upper_case_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let records = Records::new(directory.path().join("images"));
+        let index = Digest::of(b"index");
+        records
+            .put(ImageRecord {
+                indexes: [("Registry.LAN/app:V1".to_owned(), index)].into(),
+                former: ["Registry.LAN/app:V0".to_owned()].into(),
+                ..record("Registry.LAN/app:V1")
+            })
+            .unwrap();
+        let found = records.find("registry.lan/app:V1").unwrap();
+        assert_eq!(found.references, ["registry.lan/app:V1".to_owned()].into());
+        assert_eq!(found.former, ["registry.lan/app:V0".to_owned()].into());
+        assert_eq!(found.indexes.get("registry.lan/app:V1"), Some(&index));
     }
 
     /// Who named the one is not led there by an index that the other was led by.

@@ -204,6 +204,26 @@ mod tests {
         }
     }
 
+    /// Else the old password would be used now and then, after a login that gave a new one.
+    #[tokio::test]
+    async fn of_several_spellings_of_a_host_the_one_that_a_login_writes_counts() {
+        let json = r#"{"auths": {
+            "R.EXAMPLE": {"username": "old", "password": "p"},
+            "r.example": {"username": "new", "password": "p"},
+            "https://R.Example/v2/": {"username": "older", "password": "p"},
+            "docker.io": {"username": "old", "password": "p"},
+            "index.docker.io": {"username": "old", "password": "p"},
+            "https://index.docker.io/v1/": {"username": "new", "password": "p"}
+        }}"#;
+        for registry in ["r.example", "docker.io"] {
+            // Each time the file is read, its entries come in another order.
+            for _ in 0..20 {
+                let found = look_up(json, registry, "team/app").await.unwrap();
+                assert_eq!(found, Some(basic("new", "p")), "{registry}");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn entries_of_the_file() {
         let json = r#"{"auths": {

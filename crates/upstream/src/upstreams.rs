@@ -98,7 +98,7 @@ impl Upstreams {
         }
         let prefix_of = |registry: &str| {
             let mut upstreams = self.by_prefix.values();
-            let found = upstreams.find(|upstream| upstream.registry() == registry)?;
+            let found = upstreams.find(|upstream| upstream.registry().eq_ignore_ascii_case(registry))?;
             Some(found.settings().prefix.clone())
         };
         names::as_here(path, query, prefix_of, |prefix| {

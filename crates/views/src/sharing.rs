@@ -39,7 +39,7 @@ struct Place {
 }
 
 impl SharedContents {
-    /// Takes in a layer if it is complete and proven, and every page was compared. It must be reserved meanwhile.
+    /// Takes in a layer if it is complete and proven, and every page was compared. Nobody may evict it meanwhile.
     pub fn learn(&self, store: &Store, key: LayerKey) {
         let mut known = self.known.lock();
         if known.layers.contains_key(&key) {

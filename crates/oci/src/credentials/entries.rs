@@ -95,12 +95,16 @@ pub(crate) fn keys_of(registry: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Of helpers and the hosts that they are for: that of a registry, whose `keys` are given, and its host as the file spells it.
+/// Of helpers and the hosts that they are for: that of a registry, whose `keys` are given, and its host as the file spells it. Of several
+/// spellings the one in lower case counts.
 pub(super) fn helper_for<'a, H>(
     helpers: impl Iterator<Item = (&'a String, H)> + Clone,
     keys: &[String],
 ) -> Option<(&'a str, H)> {
-    let of = |key: &String| helpers.clone().find(|(host, _)| host.eq_ignore_ascii_case(key));
+    let of = |key: &String| {
+        let alike = helpers.clone().filter(|(host, _)| host.eq_ignore_ascii_case(key));
+        alike.max_by_key(|(host, _)| *host)
+    };
     let (host, helper) = keys.iter().find_map(of)?;
     Some((host, helper))
 }
@@ -122,10 +126,16 @@ pub(super) fn find_entry(
     keys: &[String],
     repository: &str,
 ) -> Option<AuthEntry> {
-    let by_bare: HashMap<String, &AuthEntry> = auths
+    let mut entries: Vec<(&String, &AuthEntry)> = auths
         .iter()
-        .map(|(key, entry)| (bare(key), entry))
         .filter_map(|(key, entry)| Some((key, entry.as_ref()?)))
+        .collect();
+    // Of several spellings of a host the last one counts: the usual one, which a login writes.
+    let place = |key: &String| keys.iter().position(|usual| usual == key).unwrap_or(keys.len());
+    entries.sort_by(|(one, _), (other, _)| place(other).cmp(&place(one)).then_with(|| one.cmp(other)));
+    let by_bare: HashMap<String, &AuthEntry> = entries
+        .into_iter()
+        .map(|(key, entry)| (bare(key), entry))
         .collect();
     let hosts: Vec<String> = keys.iter().map(|key| bare(key)).collect();
     let mut path = repository;

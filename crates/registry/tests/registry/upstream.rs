@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::Notify;
+use xebec_store::{Store, StoreConfig};
 use xebec_testkit::image::Image;
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, LoggedRequest, Options, Place, When};
 use xebec_upstream::{UpstreamSettings, Upstreams};
@@ -459,6 +460,19 @@ async fn clients_may_take_the_registry_for_a_mirror() {
     }
     let other = registry.get("/v2/app/manifests/v1?ns=other.example").await;
     assert_eq!(other.status(), StatusCode::NOT_FOUND);
+}
+
+/// Xebec sends it in lower case, and containerd as the user wrote it.
+#[tokio::test]
+async fn a_mirror_is_asked_by_its_host_in_upper_or_lower_case() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(&StoreConfig::new(directory.path())).await.unwrap();
+    let settings = UpstreamSettings::new("lan", "Registry.LAN");
+    let upstreams = Upstreams::new(&[settings], &store, &Arc::new(Notify::new()), |_| None).unwrap();
+    for query in ["ns=Registry.LAN", "ns=registry.lan"] {
+        let path = upstreams.path("/v2/app/manifests/v1", query);
+        assert_eq!(path.as_deref(), Some("/v2/lan/app/manifests/v1"), "{query}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -114,9 +114,17 @@ fn check_target(root: &Path, directory: &Path) -> Result<()> {
     }
     let mark = directory.join(MARK);
     // A backup is closed, and has no log beside its records.
-    if directory.join("records.db-wal").exists() || (directory.join(RECORDS).exists() && !mark.exists()) {
+    let is_in_use = directory.join("records.db-wal").exists();
+    if is_in_use || (directory.join(RECORDS).exists() && !mark.exists()) {
+        let earlier = match is_in_use {
+            true => String::new(),
+            false => format!(
+                "; if this is a backup that an earlier version took, make the empty file {} first",
+                mark.display()
+            ),
+        };
         let advice = format!(
-            "{} is the root directory of a store; take the backup to a directory that is empty or has an earlier backup",
+            "{} looks like the root directory of a store; take the backup to a directory that is empty or has an earlier backup{earlier}",
             directory.display()
         );
         return Err(StoreError::Unsupported(advice));

@@ -306,8 +306,10 @@ fn is_of_the_disk(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::IO | Errno::UCLEAN | Errno::BADMSG))
 }
 
-/// Marks damaged blobs, so that they count as absent, and finds what names them.
+/// Marks damaged blobs, so that they count as absent, and finds what names them. One that a scrub had marked before the backup counts
+/// again if its bytes in the backup are right.
 async fn leave_out(records: &Database, found: Vec<Found>) -> Result<Vec<LeftOut>> {
+    records.write(blobs::forget_damage).await.map_err(database)?;
     let mut left_out = Vec::new();
     for some in found.chunks(STEP) {
         let some = some.to_vec();

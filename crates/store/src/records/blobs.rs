@@ -163,6 +163,11 @@ pub(crate) fn note_scrub(
     Ok(changed > 0)
 }
 
+/// Takes the marks of all damaged blobs away, in records whose blobs have all been read since.
+pub(crate) fn forget_damage(tx: &mut dyn Transaction) -> Result<(), DatabaseError> {
+    tx.batch("UPDATE blobs SET damaged = 0 WHERE damaged > 0;")
+}
+
 /// Blobs in the order of their digests that were not read since that time, and all damaged ones.
 pub(crate) fn list(
     tx: &mut dyn Transaction,

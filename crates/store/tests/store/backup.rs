@@ -80,6 +80,28 @@ async fn a_backup_is_restored() {
     }
 }
 
+/// Earlier versions left no file that says that a directory has a backup.
+#[tokio::test]
+async fn a_backup_of_an_earlier_version_is_brought_up_to_date_when_its_user_says_that_it_is_one() {
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        push(&test.store, &name("a"), b"layer").await.unwrap();
+        let backup = test.directory.path().join("backup");
+        test.store.backup(&backup, |_| ()).await.unwrap();
+        let mark = backup.join("backup");
+        std::fs::remove_file(&mark).unwrap();
+        let error = test.store.backup(&backup, |_| ()).await.unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("empty file {}", mark.display())),
+            "{error}"
+        );
+        std::fs::write(&mark, "").unwrap();
+        assert_eq!(test.store.backup(&backup, |_| ()).await.unwrap().kept, 1);
+    }
+}
+
 #[tokio::test]
 async fn a_damaged_backup_is_not_restored() {
     if !is_supported() {
@@ -200,6 +222,32 @@ async fn is_as_after_a_scrub(test: &TestStore, image: &NewManifest) {
     collect_all(test).await;
     let scrubbed = store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
     assert_eq!((scrubbed.blobs, scrubbed.missing), (0, vec![]));
+}
+
+/// The mark that a scrub has set is in the records of the backup, too.
+#[tokio::test]
+async fn a_blob_that_was_damaged_counts_again_when_the_backup_has_its_bytes() {
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let pushed = push(store, &a, b"right").await.unwrap();
+        let object = |root: PathBuf| root.join("objects").join(&pushed.object);
+        std::fs::write(object(store.config().root.clone()), b"wr0ng").unwrap();
+        let scrubbed = store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+        assert_eq!(scrubbed.damaged, [digest(b"right")]);
+        let backup = test.directory.path().join("backup");
+        store.backup(&backup, |_| ()).await.unwrap();
+        // The object of an earlier backup.
+        std::fs::remove_file(object(backup.clone())).unwrap();
+        std::fs::write(object(backup.clone()), b"right").unwrap();
+        let root = test.directory.path().join("restored");
+        Store::restore(&root, &backup, |_| ()).await.unwrap();
+        let restored = Store::open(&StoreConfig::new(&root)).await.unwrap();
+        let found = restored.blob(&a, &digest(b"right")).await.unwrap().unwrap();
+        assert_eq!(contents(&restored, &found).await, b"right");
+    }
 }
 
 #[tokio::test]

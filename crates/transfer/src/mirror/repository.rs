@@ -215,7 +215,8 @@ impl<'a> Copier<'a> {
             )));
         }
         let facts = read(&fetched.bytes, fetched.media_type.as_deref())?;
-        let mut tree = Vec::new();
+        // Each manifest once: a source whose indexes list the same ones again and again would fill all memory.
+        let mut tree = HashSet::new();
         for child in put::children(&facts.references) {
             match Box::pin(self.manifest(child, depth + 1)).await {
                 Ok(below) => tree.extend(below),
@@ -242,8 +243,8 @@ impl<'a> Copier<'a> {
         )
         .await?;
         self.tally.add(|moved| moved.manifests += 1);
-        tree.push(digest.clone());
-        Ok(tree)
+        tree.insert(digest.clone());
+        Ok(tree.into_iter().collect())
     }
 
     /// Brings the blobs of an image.
