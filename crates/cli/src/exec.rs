@@ -3,12 +3,14 @@
 use std::process::ExitCode;
 
 use xebec_container::{ExecOptions, processes};
+use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
 use crate::args::{ExecArgs, TopArgs};
 use crate::container_lookup::directories;
 use crate::running::{find, find_going_on};
+use crate::slow_readers::SlowReaders;
 use crate::text;
 
 /// `xebec exec NAME CMD…`.
@@ -23,7 +25,11 @@ pub(crate) fn exec(paths: &Paths, args: &ExecArgs) -> Result<ExitCode, Failure> 
         detach: args.detach,
     };
     let record = find_going_on(paths, args.name())?;
-    match xebec_container::exec(&record, &options, &directories(paths)) {
+    let is_told = !args.tty && !args.detach;
+    let readers = is_told.then(|| SlowReaders::watch(&Daemon::new(paths.clone()), &record.id));
+    let ended = xebec_container::exec(&record, &options, &directories(paths));
+    drop(readers);
+    match ended {
         Ok(code) => Ok(code.into()),
         Err(error) => {
             errln!("xebec: {error}");

@@ -24,7 +24,7 @@ use crate::caller;
 use crate::container_lookup::directories;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::slow_readers::SlowReaders;
+use crate::slow_readers::{self, SlowReaders};
 
 /// What `--stats` writes.
 #[derive(Debug, Serialize)]
@@ -149,7 +149,8 @@ pub(crate) fn run_container(
     prepared.set_manifest(mounted.manifest.to_string());
     let mut over = StartOver::new(&daemon, &holder);
     let is_told = !is_detached && !args.tty;
-    let readers = is_told.then(|| SlowReaders::watch(&daemon, prepared.name()));
+    let (name, began_ms) = (prepared.name().to_owned(), now_ms());
+    let readers = is_told.then(|| SlowReaders::watch(&daemon, &name));
     let result = run_on(prepared, &mounted, &mut over, report, |stages| {
         let (Some(file), Some(before)) = (&args.stats, before) else {
             return Ok(());
@@ -168,6 +169,9 @@ pub(crate) fn run_container(
             .map_err(|error| Failure::host(format!("write {}", file.display()), error))
     });
     drop(readers);
+    if !is_detached && !matches!(result, Ok(xebec_container::ExitCode(0))) {
+        slow_readers::tell_failed(&daemon, &name, began_ms);
+    }
     over.end();
     // Also after a failure: nobody else would give the view back before the daemon notices that we are gone.
     let released = daemon.ask(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use xebec_format::digest::Digest;
 use xebec_keeper::client::Daemon;
-use xebec_protocol::explain::WaitReport;
+use xebec_protocol::explain::{WaitReport, WaitState};
 use xebec_protocol::wire::{Reply, Request};
 
 use crate::{progress, text, wait_text};
@@ -51,6 +51,40 @@ impl Drop for SlowReaders {
         *self.0.has_come.lock() = true;
         self.0.changed.notify_all();
     }
+}
+
+/// Says on standard error which of a container's reads failed since a time (in milliseconds since 1970), and why: its program has only
+/// seen an input/output error.
+pub(crate) fn tell_failed(daemon: &Daemon, container: &str, since_ms: u64) {
+    let request = Request::Explain {
+        name: container.to_owned(),
+    };
+    let Ok(Some(Reply::Explained(explanation))) = daemon.ask_running(&request) else {
+        return;
+    };
+    let is_own = |wait: &&WaitReport| wait.container.as_deref() == Some(container);
+    let failed = explanation
+        .waits
+        .iter()
+        .filter(is_own)
+        .filter(|wait| wait.state == WaitState::Refused && wait.began_ms >= since_ms);
+    if let Some(sentence) = failed_sentence(&failed.collect::<Vec<_>>(), container) {
+        errln!("xebec: {sentence}");
+    }
+}
+
+fn failed_sentence(failed: &[&WaitReport], container: &str) -> Option<String> {
+    let last = failed.last()?;
+    let reads = match failed.len() {
+        1 => "a read".to_owned(),
+        several => format!("{several} reads"),
+    };
+    let said = format!(
+        "{reads} of {container} failed, of {} the last: {}; `xebec explain {container}` tells more",
+        last.file.as_deref().unwrap_or("an unknown file"),
+        last.problem.as_deref().unwrap_or("it was not told why"),
+    );
+    Some(text::printable(&said))
 }
 
 fn tell_of(container: &str, daemon: &Daemon, end: &End) {
@@ -145,6 +179,22 @@ mod tests {
             sentence(&wait(1, 2500.0), "web"),
             "cat[12] in web has waited 2.50 s for /a b, which is waiting for registry (to come back): no connection; `xebec \
              explain web` tells more"
+        );
+    }
+    #[test]
+    fn reads_that_failed_are_counted_and_the_last_is_named_with_its_cause() {
+        let (one, mut two) = (wait(1, 5.0), wait(2, 5.0));
+        two.file = Some("/usr/bin/true".to_owned());
+        two.problem = Some("there is no room".to_owned());
+        assert_eq!(failed_sentence(&[], "web"), None);
+        assert_eq!(
+            failed_sentence(&[&one, &two], "web").unwrap(),
+            "2 reads of web failed, of /usr/bin/true the last: there is no room; `xebec explain web` tells more"
+        );
+        assert!(
+            failed_sentence(&[&one], "web")
+                .unwrap()
+                .starts_with("a read of web failed, of /a b")
         );
     }
 }
