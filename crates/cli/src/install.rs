@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use xebec_install::plan::{Action, Plan, Step};
 use xebec_install::{Options, removal, setup};
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -34,6 +35,8 @@ pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(),
         true => removal(&options)?,
         false => setup(&options)?,
     };
+    // Before anything is done or told: whoever reads that it is installed may end it at once, and half of it is no installation.
+    let end = args.stay.then(End::expect).transpose()?;
     if !args.dry_run {
         let mut report = |step: &Step| {
             if !args.json {
@@ -50,20 +53,42 @@ pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(),
         }
         print_notes(&plan);
     }
-    if args.stay { wait_for_the_end() } else { Ok(()) }
+    if let Some(end) = end {
+        end.wait();
+    }
+    Ok(())
 }
 
-/// The first process of a container gets no signal that it does not ask for.
-fn wait_for_the_end() -> Result<(), Failure> {
-    runtime::start()?.block_on(async {
+/// The signals that end a command which stays. The first process of a container gets no signal that it does not ask for.
+struct End {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl End {
+    /// Asks for them: from now on they are kept until somebody waits.
+    fn expect() -> Result<Self, Failure> {
+        let runtime = runtime::start()?;
+        let inside = runtime.enter();
         let ask = |kind| signal(kind).map_err(|error| Failure::host("wait for a signal", error));
-        let mut terminate = ask(SignalKind::terminate())?;
-        let mut interrupt = ask(SignalKind::interrupt())?;
-        tokio::select! {
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
-        }
-    })
+        let (terminate, interrupt) = (ask(SignalKind::terminate())?, ask(SignalKind::interrupt())?);
+        drop(inside);
+        Ok(Self {
+            runtime,
+            terminate,
+            interrupt,
+        })
+    }
+
+    fn wait(mut self) {
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+        });
+    }
 }
 
 fn print_step(step: &Step, is_dry: bool) {
