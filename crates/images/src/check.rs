@@ -3,10 +3,11 @@
 use serde::Serialize;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
-use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::ImageRequest;
 
 use crate::images::Images;
+use crate::lookup::not_known;
 use crate::record::ImageRecord;
 
 /// One layer, checked.
@@ -96,13 +97,9 @@ fn check_layer(store: &Store, key: LayerKey) -> Result<CheckedLayer, Failure> {
 /// # Errors
 /// When there is none, or several manifests begin with these digits.
 pub fn known_image(images: &Images, request: &ImageRequest) -> Result<ImageRecord, Failure> {
-    images.records().named(&request.reference)?.ok_or_else(|| {
-        let message = format!(
-            "{} is not known on this host; `xebec images` lists those that are, and `xebec pull {}` makes it known",
-            request.reference, request.reference
-        );
-        Failure::new(FailureKind::NotFound, message)
-    })
+    let name = &request.reference;
+    let known = images.records().named(name)?;
+    known.ok_or_else(|| not_known(name, &format!(", and `xebec pull {name}` makes it known")))
 }
 
 #[cfg(test)]
