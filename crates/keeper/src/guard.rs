@@ -54,14 +54,14 @@ pub(crate) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), Keepe
 /// What it means that the mount of the cache cannot be marked: most file systems raise no events before a read.
 fn not_marked(error: FanotifyError, layers: &Path, filesystem: String) -> KeeperError {
     let unsupported = Some(rustix::io::Errno::OPNOTSUPP.raw_os_error());
-    match &error {
-        FanotifyError::Mark { source, .. } if source.raw_os_error() == unsupported => {
-            KeeperError::FileSystem {
-                root: layers.parent().unwrap_or(layers).to_owned(),
-                filesystem,
-            }
-        }
-        _ => KeeperError::Fanotify(error),
+    let is_unsupported =
+        matches!(&error, FanotifyError::Mark { source, .. } if source.raw_os_error() == unsupported);
+    match is_unsupported {
+        true => KeeperError::FileSystem {
+            root: layers.parent().unwrap_or(layers).to_owned(),
+            filesystem,
+        },
+        false => KeeperError::Fanotify(error),
     }
 }
 
