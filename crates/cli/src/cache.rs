@@ -122,7 +122,8 @@ fn print_collected(collected: &Collected) {
     );
     if collected.limit.is_none() {
         outln!(
-            "no limit is set (cache_size in daemon.toml), so only leftovers are removed; --to SIZE evicts down to a size"
+            "no limit is set (cache_size in daemon.toml), so only leftovers are removed; `xebec cache gc --to SIZE` evicts \
+             down to a size"
         );
     }
     if collected.missing_bytes > 0 {

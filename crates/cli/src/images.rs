@@ -156,7 +156,7 @@ pub(crate) fn check(paths: &Paths, args: &CheckArgs) -> Result<(), Failure> {
     if args.json {
         text::print_json(&layers)?
     } else {
-        print_checked(&layers)
+        print_checked(&args.image.image, &layers)
     }
     let wrong: u64 = layers.iter().map(|layer| layer.wrong_spans).sum();
     if wrong > 0 {
@@ -195,18 +195,28 @@ fn prove(daemon: &Daemon, args: &CheckArgs, image: ImageRequest, progress: &Prog
     Ok(())
 }
 
-fn print_checked(layers: &[CheckedLayer]) {
+fn print_checked(image: &str, layers: &[CheckedLayer]) {
     let mut rows = vec![text::row(["LAYER", "VERIFIED", "PRESENT", "WRONG"])];
     for layer in layers {
+        let verified = match layer.cached {
+            true => format!("{} of {} spans", layer.verified_spans, layer.spans),
+            false => "nothing is here".to_owned(),
+        };
         let present = text::share(layer.present_pages, layer.pages);
         rows.push(vec![
             layer.layer.short(),
-            format!("{} of {} spans", layer.verified_spans, layer.spans),
+            verified,
             present,
             layer.wrong_spans.to_string(),
         ]);
     }
     out!("{}", text::table(&rows));
+    if layers.iter().any(|layer| !layer.cached) {
+        outln!(
+            "the layers of which nothing is here come with the next `xebec run`; `xebec check --all {image}` fetches and \
+             verifies all of them now"
+        );
+    }
 }
 
 /// The directory that an image is to be mounted on.

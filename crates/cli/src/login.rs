@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use xebec_format::docker_hub::registry_name;
 use xebec_images::clients::Clients;
+use xebec_keeper::client::Daemon;
 use xebec_oci::credentials::{
     Credential, CredentialError, Login, LoginFile, docker_file, has_login, usual_files,
 };
@@ -83,6 +84,12 @@ pub(crate) fn logout(paths: &Paths, args: &LogoutArgs) -> Result<(), Failure> {
                 other.display()
             );
         });
+        if Daemon::new(paths.clone()).is_running() {
+            errln!(
+                "note: the daemon goes on with what it has for some minutes: five with a password, and with a token as long as \
+                 {registry} has said; it forgets both when it ends (`xebec daemon stop`)"
+            );
+        }
         return Ok(());
     }
     let elsewhere = others.next().map_or_else(String::new, |other| {

@@ -49,12 +49,13 @@ mod volume;
 mod wait_text;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
-use crate::args::{Cli, Command, ContainerCommand, DaemonCommand};
+use crate::args::{CacheCommand, Cli, Command, ContainerCommand, DaemonCommand};
 
 /// The exit code of a command that ends with that of what it runs, if that was not run; docker's. Any other code could be the
 /// program's own.
@@ -157,6 +158,9 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     if let Command::Doctor(args) = &cli.command {
         return doctor::doctor(&cli.root, &cli.run, args);
     }
+    if only_reads(&cli.command) {
+        check_root(&cli.root)?;
+    }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| Failure::new(FailureKind::Host, error))?;
     match cli.command {
         Command::Run(args) => return supervise::run(&paths, *args, report),
@@ -209,6 +213,38 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         | Command::Doctor(_) => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a command shows what the root directory has, and nothing else.
+fn only_reads(command: &Command) -> bool {
+    match command {
+        Command::Images(_)
+        | Command::Ps(_)
+        | Command::Inspect(_)
+        | Command::Logs(_)
+        | Command::Explain(_)
+        | Command::Cache {
+            command: CacheCommand::Stat(_),
+        } => true,
+        Command::Check(args) => !args.all && !args.prove,
+        _ => false,
+    }
+}
+
+/// Refuses a root directory that is mistyped: that of a host on which Xebec has not been used yet is not there, but what is above it is.
+fn check_root(root: &Path) -> Result<(), Failure> {
+    let above = root.parent().filter(|above| !above.as_os_str().is_empty());
+    match above {
+        Some(above) if matches!(above.try_exists(), Ok(false)) => {
+            let message = format!(
+                "there is no root directory {}, and not even {}; is --root mistyped?",
+                root.display(),
+                above.display()
+            );
+            Err(Failure::new(FailureKind::NotFound, message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What this process was given, and the credentials that it reads, are for it alone.

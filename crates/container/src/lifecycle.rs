@@ -32,6 +32,10 @@ use crate::{Directories, ExitCode, RecordError, RestartPolicy, RunError, StopSig
 /// How long a supervisor may take to clean up after its container.
 const CLEANING: Duration = Duration::from_secs(20);
 
+/// How long a supervisor that has cleaned up is waited for, which gives the image's view back then. One that does more than to
+/// supervise, as that of a recording, takes longer.
+const CLOSING: Duration = Duration::from_secs(2);
+
 /// How often it is looked for what cannot be waited for.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -466,6 +470,10 @@ fn finish(dirs: &Directories, name: &str, processes: &Processes) -> Result<(), L
     {
         cleanup_stale(dirs)?;
     }
+    if let Some(supervisor) = &processes.supervisor {
+        // Whoever removes the image next is not to find it in use.
+        has_ended(supervisor, Some(CLOSING));
+    }
     Ok(())
 }
 
@@ -485,4 +493,28 @@ fn has_ended_or_left(dirs: &Directories, name: &str, process: &OwnedFd) -> bool 
         }
     }
     true
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// It uses the image until it has given the view back, which it does after it has removed its record.
+    #[test]
+    fn a_container_is_finished_when_its_supervisor_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let dirs = Directories {
+            state: directory.path().join("state"),
+            run: directory.path().join("run"),
+        };
+        let mut process = std::process::Command::new("sleep").arg("0.3").spawn().unwrap();
+        let pid = Pid::from_raw(process.id() as i32).unwrap();
+        let processes = Processes {
+            first: None,
+            supervisor: Some(pidfd_open(pid, PidfdFlags::empty()).unwrap()),
+        };
+        finish(&dirs, "web", &processes).unwrap();
+        assert!(process.try_wait().unwrap().is_some());
+    }
 }

@@ -5,13 +5,16 @@
 //! If a client asks for an image before that, the daemon goes on as before, unless the whole daemon was told to end
 //! (SIGTERM to its keeper). The daemon asks the kernel for open files by a lease on the data file of each incomplete layer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tracing::{info, warn};
+use xebec_container::Record;
 use xebec_fill::fill_service::FillService;
+use xebec_fill::waits::Process;
 use xebec_images::images::Images;
 use xebec_kernel::file::is_same;
 use xebec_kernel::journal::Journal;
@@ -30,6 +33,8 @@ use crate::view_cleanup::ViewCleanup;
 /// How long what is just ending by itself (a refused reader, a sync) may take, before the client that stops the daemon is told
 /// that it stays.
 const MOMENT: Duration = Duration::from_secs(1);
+/// How many readers that wait are named.
+const NAMED_READERS: usize = 5;
 /// How often it is looked meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -79,8 +84,8 @@ impl Ending {
     /// `xebec daemon stop`. Blocks.
     pub(crate) fn stop(&self, force: bool) -> Result<Reply, Failure> {
         self.parts.views.sweep();
-        if !force && let Some(reason) = self.views_mounted() {
-            let message = format!("{reason}. Unmount them first, or use --force");
+        if !force && let Some(mounted) = self.views_mounted() {
+            let message = format!("{}. {}, or use --force", mounted.reason, mounted.advice);
             return Err(Failure::new(FailureKind::Usage, message));
         }
         let reason = match force {
@@ -194,25 +199,16 @@ impl Ending {
         reason
     }
 
-    fn views_mounted(&self) -> Option<String> {
-        let views = self.parts.views.held();
-        if views.is_empty() {
-            return None;
-        }
+    fn views_mounted(&self) -> Option<Mounted> {
         // A record that cannot be read costs a name only.
         let containers = xebec_container::list(self.parts.images.paths().run());
         let containers = containers.map_or_else(|_| Vec::new(), |listed| listed.records);
-        let name = |view: &ViewRecord| {
-            let users = users(&view.path, &view.holders, &containers).join(", ");
-            format!("{} ({users})", view.reference)
-        };
-        let names: Vec<_> = views.iter().map(name).collect();
-        Some(format!("views are mounted: {}", names.join(", ")))
+        Mounted::of(&self.parts.views.held(), &containers)
     }
 
     fn reason_to_stay(&self) -> Option<String> {
-        if let Some(reason) = self.views_mounted() {
-            return Some(reason);
+        if let Some(mounted) = self.views_mounted() {
+            return Some(mounted.reason);
         }
         self.parts.views.take_down_unused(|_| true);
         if let Some(suspect) = self.parts.suspects.status().first() {
@@ -223,7 +219,8 @@ impl Ending {
         }
         let owed = self.parts.journal.counters().owed;
         if owed > 0 {
-            return Some(format!("{owed} readers wait for bytes"));
+            let waiters = self.parts.fills.waits().now();
+            return Some(readers_wait(owed, waiters.iter().map(|waiter| waiter.process())));
         }
         // A layer that this process serves is open here; other processes that have it open are found once it is not served any more.
         self.parts.durability.sync_served();
@@ -247,5 +244,138 @@ impl Ending {
     pub(crate) fn root_was_replaced(&self) -> bool {
         let paths = &self.parts.images.paths();
         !is_same(&paths.guarded(), &paths.layers())
+    }
+}
+
+/// Views that are mounted.
+#[derive(Debug, PartialEq, Eq)]
+struct Mounted {
+    /// Which, and who uses them.
+    reason: String,
+    /// What is to be done first.
+    advice: String,
+}
+
+impl Mounted {
+    /// What is said of these views; nothing if there are none. `containers` are those of this host.
+    fn of(views: &[ViewRecord], containers: &[Record]) -> Option<Self> {
+        if views.is_empty() {
+            return None;
+        }
+        let (mut names, mut running) = (Vec::new(), Vec::new());
+        let mut has_others = false;
+        for view in views {
+            let users = users(&view.path, &view.holders, containers);
+            let on_it = containers.iter().filter(|record| record.view == view.path);
+            let on_it: Vec<&str> = on_it.map(|record| record.id.as_str()).collect();
+            has_others |= users.len() > on_it.len();
+            names.push(format!("{} ({})", view.reference, users.join(", ")));
+            running.extend(on_it);
+        }
+        let advice = match (running.is_empty(), has_others) {
+            (true, _) => "Unmount them first".to_owned(),
+            (false, false) => format!("Stop the containers first (`xebec stop {}`)", running.join(" ")),
+            (false, true) => format!(
+                "Stop the containers (`xebec stop {}`) and unmount the others first",
+                running.join(" ")
+            ),
+        };
+        Some(Self {
+            reason: format!("views are mounted: {}", names.join(", ")),
+            advice,
+        })
+    }
+}
+
+/// What is said of so many readers that wait for bytes, some of which are known by name.
+fn readers_wait<'a>(count: u64, known: impl Iterator<Item = &'a Process>) -> String {
+    let of = |process: &Process| match &process.container {
+        Some(container) => format!(
+            "{} (process {}, container {container})",
+            process.comm, process.pid
+        ),
+        None => format!("{} (process {})", process.comm, process.pid),
+    };
+    // A process with several threads reads at several places.
+    let names: BTreeSet<String> = known.map(of).collect();
+    let mut reason = match count {
+        1 => "1 reader waits for bytes".to_owned(),
+        _ => format!("{count} readers wait for bytes"),
+    };
+    if !names.is_empty() {
+        let named: Vec<&str> = names.iter().map(String::as_str).take(NAMED_READERS).collect();
+        reason = format!("{reason}: {}", named.join(", "));
+        if names.len() > NAMED_READERS {
+            reason.push_str(", and others");
+        }
+    }
+    reason
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use xebec_format::digest::Digest;
+
+    use super::*;
+
+    #[test]
+    fn who_cannot_stop_the_daemon_is_told_which_containers_to_stop() {
+        let view = |path: &str, holders: serde_json::Value| -> ViewRecord {
+            serde_json::from_value(json!({
+                "name": "v", "path": path, "reference": "r/one:1", "manifest": Digest::of(b"one"), "layers": [],
+                "holders": holders,
+            }))
+            .unwrap()
+        };
+        let container: Record = serde_json::from_value(json!({
+            "id": "f1", "image": "r/one:1", "pid": null, "pid_started": null, "supervisor": 7, "supervisor_started": 1,
+            "runtime": "/r", "view": "/v", "state": "/s", "rm": false, "created": 0, "command": [],
+        }))
+        .unwrap();
+        let supervisor = json!({"kind": "process", "name": "run-7-1", "pid": 7, "start_time": 1});
+        let directory = json!({"kind": "directory", "path": "/mnt"});
+        let advice = |holders, containers: &[Record]| {
+            let mounted = Mounted::of(&[view("/v", holders)], containers).unwrap();
+            assert!(
+                mounted.reason.starts_with("views are mounted: r/one:1 ("),
+                "{mounted:?}"
+            );
+            mounted.advice
+        };
+        let running = [container];
+        assert_eq!(
+            advice(json!([supervisor]), &running),
+            "Stop the containers first (`xebec stop f1`)"
+        );
+        assert_eq!(
+            advice(json!([supervisor, directory]), &running),
+            "Stop the containers (`xebec stop f1`) and unmount the others first"
+        );
+        assert_eq!(advice(json!([directory]), &[]), "Unmount them first");
+        assert_eq!(Mounted::of(&[], &running), None);
+    }
+
+    #[test]
+    fn readers_that_wait_are_named() {
+        let process = |pid: i32, container: Option<&str>| Process {
+            pid,
+            comm: "cat".to_owned(),
+            container: container.map(str::to_owned),
+            container_run: None,
+        };
+        let one = process(7, None);
+        assert_eq!(
+            readers_wait(1, [&one].into_iter()),
+            "1 reader waits for bytes: cat (process 7)"
+        );
+        let other = process(8, Some("web"));
+        assert_eq!(
+            readers_wait(3, [&one, &other, &one].into_iter()),
+            "3 readers wait for bytes: cat (process 7), cat (process 8, container web)"
+        );
+        assert_eq!(readers_wait(2, std::iter::empty()), "2 readers wait for bytes");
+        let many: Vec<Process> = (10..20).map(|pid| process(pid, None)).collect();
+        assert!(readers_wait(10, many.iter()).ends_with(", and others"));
     }
 }

@@ -8,6 +8,7 @@ use xebec_format::digest::Digest;
 use xebec_images::check::known_image;
 use xebec_images::images::Images;
 use xebec_images::inventory;
+use xebec_images::lookup::not_known;
 use xebec_images::record::ImageRecord;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Forgotten, Holder, ImageRequest, users};
@@ -32,7 +33,8 @@ impl Removal {
     /// # Errors
     /// When the image is not known, is pinned, or is in use.
     pub(crate) fn forget_image(&self, request: &ImageRequest, force: bool) -> Result<Forgotten, Failure> {
-        let mut record = known_image(&self.images, request)?;
+        let known = self.images.records().named(&request.reference)?;
+        let mut record = known.ok_or_else(|| not_known(&request.reference, ""))?;
         let mut forgotten = Forgotten {
             reference: request.reference.clone(),
             manifest: record.manifest_digest,

@@ -18,7 +18,7 @@
 //! * [`origin`]: where fills get bytes from; [`whole_blob_download`] helps with registries that ignore ranges.
 //! * [`outages`]: who asked hears for which registry the request waits.
 //! * [`inventory`], [`known_images`], [`check`], [`proof`]: what is known and cached, and whether its bytes are right.
-//!   `first_digits` finds an image by the beginning of its digest.
+//!   [`lookup`] finds an image by its name, or by the beginning of its digest.
 //!
 //! Promises: every chosen index is admitted by the policy for the image as the user named it; a layer of another repository is used
 //! only if the image's own repository shows that it has the layer; everything that a registry sends has a limit.

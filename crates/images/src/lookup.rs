@@ -48,8 +48,8 @@ pub fn by_first_digits<T>(
     digest: impl Fn(&T) -> Digest,
     describe: impl Fn(&T) -> String,
 ) -> Result<Option<T>, Failure> {
-    let digits = digits.strip_prefix("sha256:").unwrap_or(digits);
-    if digits.len() < SHORTEST || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    let digits = without_algorithm(digits);
+    if digits.len() < SHORTEST || !are_digits(digits) {
         return Ok(None);
     }
     let digits = digits.to_ascii_lowercase();
@@ -65,6 +65,30 @@ pub fn by_first_digits<T>(
         several.join(", ")
     );
     Err(Failure::new(FailureKind::Usage, message))
+}
+
+/// What is said of a name that means no image on this host. `otherwise` is what else can be done about it, as a clause; it is left out
+/// where the name looks like too few digits of an image.
+pub fn not_known(name: &str, otherwise: &str) -> Failure {
+    let digits = without_algorithm(name);
+    let message = match !digits.is_empty() && digits.len() < SHORTEST && are_digits(digits) {
+        true => format!(
+            "{name} is not known on this host: at least {SHORTEST} digits of its digest name an image; `xebec images` lists \
+             those that are known"
+        ),
+        false => {
+            format!("{name} is not known on this host; `xebec images` lists those that are{otherwise}")
+        }
+    };
+    Failure::new(FailureKind::NotFound, message)
+}
+
+fn without_algorithm(digits: &str) -> &str {
+    digits.strip_prefix("sha256:").unwrap_or(digits)
+}
+
+fn are_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn described(record: &ImageRecord) -> String {
@@ -134,5 +158,23 @@ mod tests {
             failure.message.contains(&whole) && failure.message.contains("app:1"),
             "{failure}"
         );
+    }
+
+    /// Whoever removes an image has no use for the advice to pull it, and too few digits are not the name of one.
+    #[test]
+    fn too_few_digits_are_named_as_such() {
+        for name in ["3a40", "sha256:3a404", "3A40"] {
+            let said = not_known(name, ", and more").message;
+            assert!(
+                said.starts_with(name) && said.contains("at least 6 digits"),
+                "{said}"
+            );
+            assert!(!said.contains("and more"), "{said}");
+        }
+        for name in ["3a4045b9cdcd", "web", "web:1", "sha256:", ""] {
+            let said = not_known(name, ", and more").message;
+            assert!(said.ends_with("lists those that are, and more"), "{said}");
+        }
+        assert!(not_known("web", "").message.ends_with("lists those that are"));
     }
 }

@@ -253,7 +253,10 @@ impl Records {
     }
 
     fn failed(&self, error: std::io::Error) -> Failure {
-        Failure::host(format!("write a record to {}", self.directory.display()), error)
+        Failure::on_root_disk(
+            format_args!("write a record to {}", self.directory.display()),
+            &error,
+        )
     }
 
     /// As [`Self::put`], but not if all that would change is that it was used a moment later: each write is synced, and somebody

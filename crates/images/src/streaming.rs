@@ -114,7 +114,7 @@ impl Images {
             let directory = self.store.directory().join(key.folder());
             for (name, bytes) in sections {
                 xebec_kernel::file::write_atomically(&directory.join(name), bytes)
-                    .map_err(|error| Failure::host(format!("write {name} of {key}"), error))?;
+                    .map_err(|error| Failure::on_root_disk(format_args!("write {name} of {key}"), &error))?;
             }
             if keep_data {
                 self.keep_spans(key, encoded, &staged)?;
@@ -135,7 +135,8 @@ impl Images {
     /// Copies the spans of a layer that streamed in to the folder that it already has.
     fn keep_spans(&self, key: LayerKey, index: &[u8], staged: &StagedLayer<'_>) -> Result<(), Failure> {
         let layer = self.store.open_layer(key, index)?;
-        let failed = |error| Failure::host(format!("write the data of {key}"), error);
+        let failed =
+            |error: io::Error| Failure::on_root_disk(format_args!("write the data of {key}"), &error);
         let data = staged.data();
         for (number, span) in layer.table().spans.iter().enumerate() {
             let length =
@@ -150,11 +151,10 @@ impl Images {
 
 /// A disk that takes no more is no fault of the image.
 fn not_indexed(error: IndexError) -> Failure {
-    let kind = match &error {
-        IndexError::Sink(_) => FailureKind::Host,
-        _ => FailureKind::Integrity,
-    };
-    Failure::new(kind, error)
+    match &error {
+        IndexError::Sink(problem) => Failure::on_root_disk("keeping the layer's contents", problem),
+        _ => Failure::new(FailureKind::Integrity, &error),
+    }
 }
 
 /// Runs what may take as long as a registry likes, in a thread of its own.
@@ -269,7 +269,12 @@ mod tests {
     #[test]
     fn a_disk_that_takes_no_more_is_the_hosts_fault_and_a_bad_layer_the_images() {
         let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
-        assert_eq!(not_indexed(IndexError::Sink(full())).kind, FailureKind::Host);
+        let failure = not_indexed(IndexError::Sink(full()));
+        assert_eq!(failure.kind, FailureKind::Host);
+        assert!(
+            failure.message.contains("`xebec cache gc --to SIZE`"),
+            "{failure}"
+        );
         assert_eq!(
             not_indexed(IndexError::TooLarge { limit: 1 }).kind,
             FailureKind::Integrity

@@ -28,6 +28,17 @@ pub enum KeeperError {
     /// The cache directory could not be guarded.
     #[error(transparent)]
     Mount(#[from] MountError),
+    /// The root directory is on a file system that raises no events before a read.
+    #[error(
+        "the root directory {root} is on {filesystem}, where the kernel tells nobody of a read before it: it must be on ext4, xfs or \
+         btrfs; move it there, or choose another directory by --root"
+    )]
+    FileSystem {
+        /// The root directory.
+        root: PathBuf,
+        /// Which.
+        filesystem: String,
+    },
     /// Somebody else's file system is where the cache is to be mounted.
     #[error(
         "{filesystem} from {origin} is mounted at {at}, which is the daemon's; it is left alone: unmount it (umount(8)), or choose \

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tracing::{error, warn};
-use xebec_kernel::fanotify::Group;
+use xebec_kernel::fanotify::{FanotifyError, Group};
 use xebec_kernel::file::is_same;
 use xebec_kernel::mount::{Top, bind_private, is_mounted};
 
@@ -42,10 +42,27 @@ pub(crate) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), Keepe
     }
     clear_left(mount)?;
     bind_private(layers, mount)?;
-    group
-        .mark_mount(mount)
-        .inspect_err(|_| take_down(layers, mount))?;
+    if let Err(error) = group.mark_mount(mount) {
+        let top = Top::at(mount).ok().flatten();
+        let filesystem = top.map_or_else(|| "another".to_owned(), |top| top.info().filesystem.clone());
+        take_down(layers, mount);
+        return Err(not_marked(error, layers, filesystem));
+    }
     Ok((group, false))
+}
+
+/// What it means that the mount of the cache cannot be marked: most file systems raise no events before a read.
+fn not_marked(error: FanotifyError, layers: &Path, filesystem: String) -> KeeperError {
+    let unsupported = Some(rustix::io::Errno::OPNOTSUPP.raw_os_error());
+    let is_unsupported =
+        matches!(&error, FanotifyError::Mark { source, .. } if source.raw_os_error() == unsupported);
+    match is_unsupported {
+        true => KeeperError::FileSystem {
+            root: layers.parent().unwrap_or(layers).to_owned(),
+            filesystem,
+        },
+        false => KeeperError::Fanotify(error),
+    }
 }
 
 /// Takes away what a daemon left there of a cache that has been deleted since. What else is mounted there is not the keeper's.
@@ -98,5 +115,37 @@ pub(crate) fn take_down(layers: &Path, mount: &Path) {
     };
     if let Err(problem) = taken {
         warn!("{problem}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_raises_no_events_is_named() {
+        let said = |errno: Errno| {
+            let error = FanotifyError::Mark {
+                action: "guard the mount",
+                target: "/run/x/guarded".to_owned(),
+                source: io::Error::from(errno),
+            };
+            not_marked(error, Path::new("/r/layers"), "tmpfs".to_owned()).to_string()
+        };
+        let unsupported = said(Errno::OPNOTSUPP);
+        assert!(
+            unsupported.starts_with("the root directory /r is on tmpfs"),
+            "{unsupported}"
+        );
+        assert!(unsupported.contains("ext4, xfs or btrfs"), "{unsupported}");
+        let other = said(Errno::PERM);
+        assert!(
+            other.starts_with("cannot guard the mount /run/x/guarded: "),
+            "{other}"
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! What a command failed with, in the form in which it crosses from the daemon to the command line.
 
-use std::fmt;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
+use xebec_cache::store::StoreError;
 
 /// The kinds of failure that a script may want to tell apart; each is an exit code of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +63,18 @@ impl Failure {
     pub fn host(doing: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::new(FailureKind::Host, format_args!("{doing}: {error}"))
     }
+
+    /// A failure of the host below the root directory while `doing` something. Where its disk takes no more, what makes room is said.
+    pub fn on_root_disk(doing: impl fmt::Display, error: &io::Error) -> Self {
+        let problem = match error.kind() {
+            io::ErrorKind::StorageFull => "the disk of the root directory is full",
+            io::ErrorKind::QuotaExceeded => "the disk quota of the root directory is used up",
+            _ => return Self::host(doing, error),
+        };
+        let message =
+            format!("{problem}: `xebec cache gc --to SIZE` and `xebec rmi` make room ({doing}: {error})");
+        Self::new(FailureKind::Host, message)
+    }
 }
 
 impl fmt::Display for Failure {
@@ -72,8 +85,47 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<xebec_cache::store::StoreError> for Failure {
-    fn from(error: xebec_cache::store::StoreError) -> Self {
-        Self::new(FailureKind::Host, error)
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::Io { what, path, error } => {
+                Self::on_root_disk(format_args!("{what} {}", path.display()), error)
+            }
+            StoreError::Index { .. } | StoreError::Digest(_) => Self::new(FailureKind::Host, &error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_named_with_what_makes_room() {
+        let written = |kind: io::ErrorKind| {
+            let error = StoreError::Io {
+                what: "write",
+                path: "/r/layers/index".into(),
+                error: kind.into(),
+            };
+            Failure::from(error).message
+        };
+        for (kind, problem) in [
+            (
+                io::ErrorKind::StorageFull,
+                "the disk of the root directory is full: ",
+            ),
+            (
+                io::ErrorKind::QuotaExceeded,
+                "the disk quota of the root directory is used up: ",
+            ),
+        ] {
+            let said = written(kind);
+            assert!(said.starts_with(problem), "{said}");
+            assert!(said.contains("`xebec cache gc --to SIZE`"), "{said}");
+            assert!(said.contains("(write /r/layers/index: "), "{said}");
+        }
+        let said = written(io::ErrorKind::NotFound);
+        assert!(said.starts_with("write /r/layers/index: "), "{said}");
     }
 }

@@ -157,7 +157,9 @@ pub fn mount(
     options: &MountOptions<'_>,
     target: &Path,
 ) -> Result<Option<BackingDevice>, Failure> {
-    let failed = |error| Failure::host(format!("write {}", view.metadata.display()), error);
+    let failed = |error: std::io::Error| {
+        Failure::on_root_disk(format_args!("write {}", view.metadata.display()), &error)
+    };
     std::fs::create_dir_all(paths.views()).map_err(failed)?;
     write_for_this_boot(&view.metadata, &view.bytes).map_err(failed)?;
     let mut erofs = Erofs::new(&view.metadata);

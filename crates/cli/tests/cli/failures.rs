@@ -102,6 +102,31 @@ fn each_of_several_names_that_are_not_there_is_named() {
 }
 
 #[test]
+fn who_mistypes_the_root_directory_is_told_so_and_none_is_made() {
+    let program = Program::new();
+    let root = program.path("nosuch/root").display().to_string();
+    for words in [
+        &["images"][..],
+        &["ps", "-a"],
+        &["cache", "stat"],
+        &["check", "image"],
+        &["inspect", "image"],
+    ] {
+        let output = program.output(&[&["--root", root.as_str()][..], words].concat());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{words:?}: {errors}");
+        assert!(
+            errors.contains(&root) && errors.contains("--root"),
+            "{words:?}: {errors}"
+        );
+        assert!(!program.path("nosuch").exists(), "{words:?}");
+    }
+    // That of a host where nothing was started yet is empty.
+    let output = program.output(&["images"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
 fn who_mounts_an_image_on_a_file_is_told_so() {
     let program = Program::new();
     let file = program.path("file");

@@ -38,7 +38,7 @@ const ENOUGH_OPEN_FILES: u64 = 8192;
 const EVENT_PATIENCE: Duration = Duration::from_secs(1);
 
 const LITTLE_ROOM: &str =
-    "free room there (`xebec cache gc`, `xebec rmi`), or put the root directory on a larger disk";
+    "free room there (`xebec cache gc --to SIZE`, `xebec rmi`), or put the root directory on a larger disk";
 
 /// Runs all checks. `directory` is where the cache will be; without one, what would be tried there is not tried.
 pub fn check_all(directory: Option<&Path>) -> Vec<Check> {

@@ -46,11 +46,11 @@ fn why(directory: &Path, error: &io::Error) -> Trouble {
         ),
         Some(Errno::NOSPC) => (
             format!("the file system of {path} is full"),
-            "free room there (`xebec cache gc`, `xebec rmi`), or choose another directory by --root",
+            "free room there (`xebec cache gc --to SIZE`, `xebec rmi`), or choose another directory by --root",
         ),
         Some(Errno::DQUOT) => (
             format!("the quota of the file system of {path} is used up"),
-            "free room there (`xebec cache gc`, `xebec rmi`), or raise the quota",
+            "free room there (`xebec cache gc --to SIZE`, `xebec rmi`), or raise the quota",
         ),
         Some(Errno::ACCESS | Errno::PERM) => (
             format!(
