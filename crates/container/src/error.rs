@@ -207,7 +207,7 @@ pub enum RunError {
     /// The user asked for a terminal, and standard input is none.
     #[error("-t needs a terminal on standard input, and there is none; leave -t out, or use a terminal")]
     NoTerminal,
-    /// A signal came before the container was started.
+    /// A signal came before the container's command began.
     #[error("stopped by signal {0} before the container was started")]
     Interrupted(i32),
     /// A probe succeeds before the container exists.

@@ -78,6 +78,13 @@ impl Init {
         self.pidfd.as_fd()
     }
 
+    /// Whether the process still is runc's own program, which becomes the container's command. It stays so while the kernel
+    /// waits for the first page of the command's file.
+    pub(crate) fn is_runtimes(&self) -> bool {
+        std::fs::read_to_string(format!("/proc/{}/comm", self.pid))
+            .is_ok_and(|name| name.starts_with("runc:["))
+    }
+
     /// Sends a signal to the process, unless it has ended.
     pub(crate) fn send(&self, signal: i32) {
         if let Err(error) = send_signal(self.pidfd.as_fd(), signal) {
@@ -117,6 +124,29 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn the_runtimes_program_is_known_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        // The kernel names a process by the path that was executed.
+        let link = directory.path().join("runc:[2:INIT]");
+        std::os::unix::fs::symlink("/bin/sleep", &link).unwrap();
+        for (program, is_runtimes) in [(link.as_path(), true), (Path::new("/bin/sleep"), false)] {
+            let mut sleep = Command::new(program);
+            sleep.arg("60");
+            std::os::unix::process::CommandExt::arg0(&mut sleep, "sleep");
+            let mut sleep = sleep.spawn().unwrap();
+            let pid = Pid::from_child(&sleep);
+            let init = Init {
+                pid: pid.as_raw_pid(),
+                pidfd: open_child(pid).unwrap(),
+            };
+            assert_eq!(init.is_runtimes(), is_runtimes, "{}", program.display());
+            // That ends and reaps the process.
+            drop(init);
+            let _ = sleep.wait();
+        }
+    }
 
     #[test]
     fn only_children_are_opened() {

@@ -26,6 +26,8 @@ use crate::{ConfigNotifier, Event, ExitCode, Identity, ImageConfig, RunError, Ru
 
 /// The `SIGINT` or `SIGTERM` that kills the container, counted from the first.
 const KILLING_REQUEST: u32 = 3;
+/// The exit code of runc's own program, which is written in Go, after a signal that asks it to end.
+const RUNTIME_ENDED: ExitCode = ExitCode(2);
 
 /// What the supervisor needs to know about the container.
 pub(crate) struct SupervisorConfig<'a> {
@@ -163,7 +165,9 @@ pub(crate) fn supervise(
     bundle.finish_network()?;
     queue.refuse_if_interrupted()?;
     bundle.compare_volumes(init.pid)?;
-    start(bundle, &init, options, on_event)?;
+    let started = start(bundle, &init, options, on_event);
+    // So may such a key the runtime that starts the command.
+    started.map_err(|error| queue.refuse_if_interrupted().err().unwrap_or(error))?;
     let target = ProbeTarget {
         id: bundle.id().to_owned(),
         pid: init.pid,
@@ -227,6 +231,8 @@ struct Supervisor<'a> {
     stopping: Stopping,
     /// How many `SIGINT` and `SIGTERM` have come.
     end_requests: u32,
+    /// The first signal that asked the runtime's own program to end, in place of the container's command.
+    before_command: Option<i32>,
     /// Why the container is being stopped, if that is a failure.
     failure: Option<Failure>,
 }
@@ -254,6 +260,7 @@ impl<'a> Supervisor<'a> {
             deadline: (!options.probes.is_empty()).then(|| Instant::now() + options.probe_timeout),
             stopping: Stopping::No,
             end_requests: 0,
+            before_command: None,
             failure: None,
         }
     }
@@ -298,6 +305,9 @@ impl<'a> Supervisor<'a> {
         }
         if matches!(signal, SIGINT | SIGTERM) {
             self.end_requests += 1;
+        }
+        if asks_to_end(signal) && self.before_command.is_none() && self.init.is_runtimes() {
+            self.before_command = Some(signal);
         }
         if self.end_requests >= KILLING_REQUEST {
             self.kill();
@@ -379,6 +389,12 @@ impl<'a> Supervisor<'a> {
             }
         }
         (self.on_event)(Event::Exited { code });
+        if let Some(signal) = self.before_command
+            && code == RUNTIME_ENDED
+            && self.failure.is_none()
+        {
+            return Err(RunError::Interrupted(signal));
+        }
         let log = tail.sentence();
         match self.failure.take() {
             Some(Failure::ProbeBroken(error)) => Err(error),
