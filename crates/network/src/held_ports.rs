@@ -49,7 +49,7 @@ impl HeldPorts {
             return Err(NetworkError::TooManyPorts(count));
         }
         for request in requests {
-            let (socket, mapping) = take_one(request, others)?;
+            let (socket, mapping) = take_one(request, others, &self.mappings)?;
             self.sockets.push(socket);
             self.mappings.push(mapping);
         }
@@ -61,7 +61,12 @@ impl HeldPorts {
     }
 }
 
-fn take_one(request: &PortRequest, others: &[Attachment]) -> Result<(Socket, PortMapping), NetworkError> {
+/// `own` are the ports that the same container has already.
+fn take_one(
+    request: &PortRequest,
+    others: &[Attachment],
+    own: &[PortMapping],
+) -> Result<(Socket, PortMapping), NetworkError> {
     let (ports, is_range) = match &request.host {
         // Port 0 asks the kernel for a free one.
         HostPorts::Any => (0..=0, false),
@@ -69,7 +74,7 @@ fn take_one(request: &PortRequest, others: &[Attachment]) -> Result<(Socket, Por
     };
     let mut last = None;
     for port in ports.clone() {
-        match take_port(request, port, others) {
+        match take_port(request, port, others, own) {
             Ok(taken) => return Ok(taken),
             Err(error) => last = Some(error),
         }
@@ -87,6 +92,7 @@ fn take_port(
     request: &PortRequest,
     port: u16,
     others: &[Attachment],
+    own: &[PortMapping],
 ) -> Result<(Socket, PortMapping), NetworkError> {
     let taken = |reason: String| NetworkError::PortTaken {
         port: shown(request, &(port..=port)),
@@ -107,6 +113,10 @@ fn take_port(
         host_ip: request.address,
     };
     let owner = |mapping: &PortMapping| {
+        if own.iter().any(|port| port.collides_with(mapping)) {
+            let twice = "this command publishes it twice; leave one --publish out, or choose another port";
+            return Some(twice.to_owned());
+        }
         let other = others
             .iter()
             .find(|other| other.ports.iter().any(|port| port.collides_with(mapping)));
@@ -234,6 +244,21 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("container web"), "{error}");
+    }
+
+    #[test]
+    fn a_port_that_one_container_asks_for_twice_is_refused_as_such() {
+        let free = take("127.0.0.1::80").unwrap();
+        let port = free.mappings()[0].host_port;
+        drop(free);
+        let mut wanted = requests(&format!("127.0.0.1:{port}:80"));
+        wanted.extend(requests(&format!("127.0.0.1:{port}:81")));
+        let error = HeldPorts::default().take(&wanted, &[]).unwrap_err().to_string();
+        assert!(error.contains("this command publishes it twice"), "{error}");
+        // UDP has ports of its own.
+        let mut wanted = requests(&format!("127.0.0.1:{port}:80"));
+        wanted.extend(requests(&format!("127.0.0.1:{port}:80/udp")));
+        assert!(HeldPorts::default().take(&wanted, &[]).is_ok());
     }
 
     #[test]
