@@ -45,6 +45,24 @@ pub enum ReferenceError {
     /// The part before the first `/` looks like a registry, but is no host.
     #[error("{0:?} is not a registry host: expected a name or address with an optional \":port\"")]
     Registry(String),
+    /// It begins as a URL, or as other programs say that an image is in a registry.
+    #[error("{text:?} begins with {scheme}, which no image's name does: leave {scheme} out")]
+    Scheme {
+        /// The text.
+        text: String,
+        /// The part that is too much, such as `docker://`.
+        scheme: String,
+    },
+    /// It names an image that is not in a registry, as other programs write it.
+    #[error(
+        "{text:?} is no image of a registry: {kind} images are not read; push the image to a registry, and name it there"
+    )]
+    Elsewhere {
+        /// The text.
+        text: String,
+        /// Where the image is, as `oci:`.
+        kind: String,
+    },
     /// The path has upper-case letters.
     #[error("repository {0:?} must be in lower case")]
     UpperCase(String),
@@ -179,10 +197,27 @@ impl FromStr for Reference {
             check_tag(tag)?;
         }
         Ok(Self {
-            repository: split_repository(name)?,
+            repository: split_repository(name).map_err(|error| foreign(text).unwrap_or(error))?,
             tag: tag.map(str::to_owned),
             digest,
         })
+    }
+}
+
+/// What is wrong with a text that is no reference, if other programs (skopeo, podman, browsers) take it for the place of an image.
+fn foreign(text: &str) -> Option<ReferenceError> {
+    let (scheme, rest) = text.split_once(':')?;
+    let text = text.to_owned();
+    match scheme {
+        "docker" | "http" | "https" if rest.starts_with("//") => {
+            let scheme = format!("{scheme}://");
+            Some(ReferenceError::Scheme { text, scheme })
+        }
+        "oci" | "oci-archive" | "docker-archive" | "docker-daemon" | "containers-storage" | "dir" => {
+            let kind = format!("{scheme}:");
+            Some(ReferenceError::Elsewhere { text, kind })
+        }
+        _ => None,
     }
 }
 
@@ -344,6 +379,8 @@ mod tests {
             ("ghcr.io/a/b/c__d", "ghcr.io/a/b/c__d"),
             ("MyHost/foo", "myhost/foo"),
             ("host:80/foo", "host:80/foo"),
+            ("oci:5000/foo", "oci:5000/foo"),
+            ("docker:nginx", "docker.io/library/docker:nginx"),
             ("a---b/c.d_e", "docker.io/a---b/c.d_e"),
         ] {
             assert_eq!(
@@ -406,6 +443,13 @@ mod tests {
             ("nginx:-x", "not a tag"),
             ("nginx@sha512:00", "sha256"),
             ("host:99999/a", "not a registry host"),
+            ("docker://r.example/app:1", "leave docker:// out"),
+            ("https://r.example/app:1", "leave https:// out"),
+            ("http://r.example:5000/app", "leave http:// out"),
+            ("oci:/srv/layout:1", "oci: images are not read"),
+            ("oci:./layout", "oci: images are not read"),
+            ("dir:/srv/image", "dir: images are not read"),
+            ("scheme://r.example/app", "not a registry host"),
             ("host:x/a", "not a registry host"),
             ("[::1/a", "not a registry host"),
             ("[nonsense]:5000/a", "not a registry host"),
