@@ -58,7 +58,7 @@ pub enum RunError {
     #[error("nothing to run: the image has no Entrypoint and no Cmd; give a command after the image's name")]
     NoCommand,
     /// The command is not in the image, or cannot be executed.
-    #[error("the command {program:?} cannot be run: {reason}; check the command and --entrypoint")]
+    #[error("the command {program:?} cannot be run: {reason}; {}", advice(program))]
     Command {
         /// The command, without its arguments.
         program: String,
@@ -363,6 +363,14 @@ impl RecordError {
     }
 }
 
+/// What to do about a command that cannot be run.
+fn advice(program: &str) -> &'static str {
+    match program.starts_with('-') {
+        true => "options go before the image, and what follows it is the command",
+        false => "check the command and --entrypoint",
+    }
+}
+
 /// What to do about an overlay that cannot be mounted.
 fn overlay_advice(error: &MountError) -> &'static str {
     let MountError::Create { source, .. } = error else {
@@ -397,6 +405,21 @@ fn is_about_command(message: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_after_the_image_is_told_where_it_goes() {
+        let said = |program: &str| {
+            let (program, reason) = (program.to_owned(), CommandProblem::Missing);
+            RunError::Command { program, reason }.to_string()
+        };
+        let option = said("--rm");
+        assert!(option.contains("options go before the image"), "{option}");
+        let command = said("/bin/nosuch");
+        assert!(
+            command.contains("check the command and --entrypoint"),
+            "{command}"
+        );
+    }
 
     #[test]
     fn exit_codes_follow_dockers_convention() {
