@@ -26,6 +26,7 @@ mod login;
 mod network;
 mod service;
 mod share;
+mod switches;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -63,7 +64,10 @@ pub(crate) use volume::{
 /// Xebec starts containers before their images arrive.
 #[derive(Debug, Parser)]
 #[command(name = "xebec", version, propagate_version = true, max_term_width = 100)]
-#[command(mut_subcommands = verbose::leave_short_form)]
+#[command(mut_subcommands = |command| switches::take_values(verbose::leave_short_form(command)))]
+#[command(mut_args = switches::take_value)]
+// Of an option that is given twice the later one counts, as in docker. Lists are added to.
+#[command(args_override_self = true)]
 #[command(after_help = "Examples:\n  \
     xebec run --rm -it docker.io/library/debian:12 bash\n  \
     xebec index --push registry.example.com/app:1.4     make the image's next start lazy, on every host\n  \
@@ -167,7 +171,7 @@ impl Cli {
 
     /// The commands and options, for help, man pages and completion.
     pub(crate) fn documented() -> clap::Command {
-        service::documented(Self::command())
+        switches::without_values(service::documented(Self::command()))
     }
 }
 

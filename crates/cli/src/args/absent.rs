@@ -198,7 +198,11 @@ impl Args for AbsentArgs {
 
 impl FromArgMatches for AbsentArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let is_given = |option: &&Absent| matches.value_source(option.name) == Some(ValueSource::CommandLine);
+        let is_given = |option: &&Absent| match option.takes_value {
+            true => matches.value_source(option.name) == Some(ValueSource::CommandLine),
+            // docker's default, such as `--privileged=false`, asks for nothing.
+            false => matches.get_flag(option.name),
+        };
         match ABSENT.iter().find(is_given) {
             None => Ok(Self),
             Some(option) => Err(Error::raw(

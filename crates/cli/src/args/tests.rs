@@ -117,6 +117,49 @@ fn an_empty_entrypoint_is_none() {
 }
 
 #[test]
+fn flags_may_have_a_value_and_of_two_the_later_one_counts() {
+    let run = |options: &str| {
+        let line = format!("run {options} IMG");
+        let Command::Run(args) = read(&line).unwrap().command else {
+            panic!("{line}")
+        };
+        args
+    };
+    for (options, is_removed) in [
+        ("--rm=true", true),
+        ("--rm=false", false),
+        ("--rm --rm", true),
+        ("--rm --rm=false", false),
+        ("--rm=false --rm -m 64m", true),
+    ] {
+        assert_eq!(run(options).rm, is_removed, "{options}");
+    }
+    let both = run("-it --init=true");
+    assert!(both.interactive && both.tty);
+    let memory = run("-m 64m --memory 128m").container.memory;
+    assert_eq!(memory.map(|memory| memory.0), Some(128 << 20));
+    assert_eq!(run("-e A=1 -e B=2").container.variables.all().len(), 2);
+    run("--privileged=false");
+    assert!(read("run --privileged=true IMG").is_err());
+    for (line, is_all) in [("ps --all=true", true), ("ps -a --all=false", false)] {
+        let Command::Ps(args) = read(line).unwrap().command else {
+            panic!("{line}")
+        };
+        assert_eq!(args.all, is_all, "{line}");
+    }
+    // A value that is none, and a mistake beside a value that is one.
+    for (line, said) in [
+        ("run --rm=perhaps IMG", "perhaps"),
+        ("run --rm=true --nosuch IMG", "--nosuch"),
+    ] {
+        let error = read(line).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+    let shown = read("run --help").unwrap_err().to_string();
+    assert!(shown.contains("--rm") && !shown.contains("--rm["), "{shown}");
+}
+
+#[test]
 fn v_prints_more_unless_the_command_has_another() {
     for (line, verbose) in [
         ("images", 0),

@@ -6,6 +6,8 @@ use clap::builder::Resettable;
 use clap::error::ErrorKind;
 use clap::{Command, Error};
 
+use super::switches;
+
 /// What is wrong with words that `error` says cannot be read, with the usage of `documented`.
 pub(super) fn told(error: Error, documented: &Command, words: &[OsString]) -> Error {
     let is_asked_for = matches!(
@@ -19,7 +21,13 @@ pub(super) fn told(error: Error, documented: &Command, words: &[OsString]) -> Er
         // clap takes an option that a variable sets for one that was given, and shows it as if it had to be.
         false => without_variables(documented.clone()),
     };
-    command.try_get_matches_from(words).err().unwrap_or(error)
+    let told = |command: Command| command.try_get_matches_from(words).err();
+    let found = match told(command.clone()) {
+        // What is documented takes no value of a flag.
+        Some(error) if error.kind() == ErrorKind::TooManyValues => told(switches::take_values(command)),
+        other => other,
+    };
+    found.unwrap_or(error)
 }
 
 fn without_variables(command: Command) -> Command {
