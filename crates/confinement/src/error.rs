@@ -36,6 +36,16 @@ pub enum ConfinementError {
     /// Not a list of processors.
     #[error("{0:?} is not a list of numbers; write it as 0-3,8")]
     CpuSet(String),
+    /// Processors, or nodes of memory, that the host has not.
+    #[error("{option} {asked}: this host has {there}; name only such")]
+    NotThere {
+        /// The option.
+        option: &'static str,
+        /// What the user asked for.
+        asked: String,
+        /// What the host has.
+        there: String,
+    },
     /// A device that cannot be given to a container.
     #[error("device {device}: {reason}")]
     Device {

@@ -1,6 +1,7 @@
 //! Limits of memory, numbers of processors and resource limits, in docker's notation.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde_json::{Value, json};
@@ -90,6 +91,22 @@ impl FromStr for CpuSet {
             true => Ok(Self(text.to_owned())),
             false => Err(ConfinementError::CpuSet(text.to_owned())),
         }
+    }
+}
+
+impl CpuSet {
+    /// Whether all that it names are in another list.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        let there: Vec<_> = other.ranges().collect();
+        let is_there = |number: u16| there.iter().any(|range| range.contains(&number));
+        self.ranges().flatten().all(is_there)
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u16>> {
+        self.0.split(',').filter_map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            Some(first.parse().ok()?..=last.parse().ok()?)
+        })
     }
 }
 

@@ -17,6 +17,10 @@ const LEAST_MEMORY: u64 = 6 << 20;
 /// The period of the kernel's limit of processor time, in microseconds; its default and docker's.
 const CPU_PERIOD: u64 = 100_000;
 
+/// Where the kernel lists the processors that are there, and the nodes of memory.
+const PROCESSORS: &str = "/sys/devices/system/cpu/online";
+const MEMORY_NODES: &str = "/sys/devices/system/node/online";
+
 /// What a container may do and use.
 #[derive(Clone, Debug, Default)]
 pub struct Confinement {
@@ -70,6 +74,21 @@ impl Confinement {
                 cpus: cpus.number(),
                 processors,
             });
+        }
+        for (option, set, there) in [
+            ("--cpuset-cpus", &self.cpuset_cpus, PROCESSORS),
+            ("--cpuset-mems", &self.cpuset_mems, MEMORY_NODES),
+        ] {
+            let Some(asked) = set else { continue };
+            // A kernel that does not tell refuses the container itself.
+            let there = std::fs::read_to_string(there).ok();
+            let there: Option<CpuSet> = there.and_then(|text| text.trim().parse().ok());
+            if let Some(there) = there
+                && !asked.is_within(&there)
+            {
+                let (asked, there) = (asked.to_string(), there.to_string());
+                return Err(ConfinementError::NotThere { option, asked, there });
+            }
         }
         Ok(())
     }

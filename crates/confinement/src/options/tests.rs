@@ -58,6 +58,29 @@ fn processors_and_processes_are_limited() {
 }
 
 #[test]
+fn processors_that_the_host_has_not_are_refused_with_those_that_it_has() {
+    let set = |text: &str| text.parse::<CpuSet>().unwrap();
+    for (asked, there, is_within) in [
+        ("0", "0-1", true),
+        ("0-1", "0-1", true),
+        ("1,3-4", "0-1,3-7", true),
+        ("0-9", "0-1", false),
+        ("2", "0-1,3-7", false),
+    ] {
+        assert_eq!(set(asked).is_within(&set(there)), is_within, "{asked} of {there}");
+    }
+    let of = |text: &str| Confinement {
+        cpuset_cpus: Some(set(text)),
+        ..Confinement::default()
+    };
+    let error = of("0-65000").check(true).unwrap_err().to_string();
+    assert!(
+        error.contains("--cpuset-cpus 0-65000: this host has ") && !error.contains('\n'),
+        "{error}"
+    );
+}
+
+#[test]
 fn ulimits_have_names() {
     let json = |text: &str| text.parse::<Ulimit>().map(|limit| limit.to_json());
     let wanted = json!({"type": "RLIMIT_NOFILE", "soft": 10, "hard": 20});
