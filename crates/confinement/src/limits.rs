@@ -12,7 +12,7 @@ use crate::error::ConfinementError;
 /// Memory and swap together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemorySwap {
-    /// Both together have at most this size.
+    /// Both together have at most this size; 0 is as if nothing had been said.
     Limited(Bytes),
     /// The swap is not limited (`-1`).
     Unlimited,
@@ -24,7 +24,7 @@ impl FromStr for MemorySwap {
     fn from_str(text: &str) -> Result<Self, ConfinementError> {
         match text {
             "-1" => Ok(Self::Unlimited),
-            _ => Ok(Self::Limited(text.parse()?)),
+            _ => Ok(Self::Limited(Bytes::or_zero(text)?)),
         }
     }
 }
@@ -41,8 +41,8 @@ impl FromStr for Cpus {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let number: f64 = text.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
         let thousandths = (number * 1000.0).round();
-        // The kernel takes no quota below a millisecond, a hundredth of the period.
-        if !(10.0..1e9).contains(&thousandths) {
+        // The kernel takes no quota below a millisecond, a hundredth of the period. 0 is no limit, as in docker.
+        if number != 0.0 && !(10.0..1e9).contains(&thousandths) {
             return Err(wrong());
         }
         Ok(Self(thousandths as u64))
@@ -50,6 +50,11 @@ impl FromStr for Cpus {
 }
 
 impl Cpus {
+    /// Whether there is no limit.
+    pub fn is_unlimited(self) -> bool {
+        self.0 == 0
+    }
+
     /// The number of processors.
     pub(super) fn number(self) -> f64 {
         self.0 as f64 / 1000.0

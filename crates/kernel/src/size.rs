@@ -7,15 +7,29 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
-/// Not a size.
+/// Why a text is no size that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a size; write a number and b, k, m, g or t, as 512m, 1.5g or 20GiB")]
-pub struct SizeParseError(pub String);
+pub enum SizeParseError {
+    /// Not a size.
+    #[error("{0:?} is not a size; write a number and b, k, m, g or t, as 512m, 1.5g or 20GiB")]
+    NoSize(String),
+    /// Larger than what the kernel counts.
+    #[error("{0:?} is too large; a size is less than 8192p")]
+    TooLarge(String),
+}
 
 /// Largest size: the kernel and the runtimes of containers count in signed numbers.
 const LARGEST: f64 = i64::MAX as f64;
 
 impl Bytes {
+    /// As by [`FromStr`], and 0, which stands for no limit or the usual size.
+    ///
+    /// # Errors
+    /// If it is no size.
+    pub fn or_zero(text: &str) -> Result<Self, SizeParseError> {
+        read(text, 1024.0)
+    }
+
     /// A size on a disk or of what is fetched: `kB`, `MB`, `GB`, `TB` and `PB` are powers of 1000, as disks and registries count
     /// and as commands print sizes. 0 is one.
     ///
@@ -31,7 +45,7 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Self, SizeParseError> {
         match read(text, 1024.0) {
-            Ok(Self(0)) => Err(SizeParseError(text.to_owned())),
+            Ok(Self(0)) => Err(SizeParseError::NoSize(text.to_owned())),
             read => read,
         }
     }
@@ -39,7 +53,7 @@ impl FromStr for Bytes {
 
 /// Reads a size whose unit `kB` has that many bytes.
 fn read(text: &str, kilobyte: f64) -> Result<Bytes, SizeParseError> {
-    let wrong = || SizeParseError(text.to_owned());
+    let wrong = || SizeParseError::NoSize(text.to_owned());
     let lower = text.to_ascii_lowercase();
     let number = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = lower.get(number.len()..).unwrap_or_default();
@@ -71,7 +85,7 @@ fn read(text: &str, kilobyte: f64) -> Result<Bytes, SizeParseError> {
     let bytes = number * factor.powi(power);
     match bytes < LARGEST {
         true => Ok(Bytes(bytes as u64)),
-        false => Err(wrong()),
+        false => Err(SizeParseError::TooLarge(text.to_owned())),
     }
 }
 
@@ -157,6 +171,12 @@ mod tests {
             assert_eq!((size(text), on_disk(text)), (None, None), "{text}");
         }
         assert_eq!(size("0"), None);
+        assert_eq!(Bytes::or_zero("0"), Ok(Bytes(0)));
+        let error = "99999999t".parse::<Bytes>().unwrap_err().to_string();
+        assert!(
+            error.contains("too large") && error.contains("99999999t"),
+            "{error}"
+        );
     }
 
     #[test]

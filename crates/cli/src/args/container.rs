@@ -120,20 +120,20 @@ pub(crate) struct ContainerArgs {
     /// The container cannot write to its root.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// The most memory that the container may use: a number and b, k, m or g; at least 6m.
-    #[arg(short, long, value_name = "SIZE")]
+    /// The most memory that the container may use: a number and b, k, m or g; at least 6m, or 0 for no limit.
+    #[arg(short, long, value_name = "SIZE", value_parser = Bytes::or_zero)]
     pub(crate) memory: Option<Bytes>,
     /// The most memory and swap together, -1 for no limit of swap; twice the memory by default.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) memory_swap: Option<MemorySwap>,
-    /// How many processors the container may use, such as 1.5.
+    /// How many processors the container may use, such as 1.5; 0 for no limit.
     #[arg(long, value_name = "N")]
     pub(crate) cpus: Option<Cpus>,
     /// The most processes and threads that the container may have, -1 for no limit.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) pids_limit: Option<PidsLimit>,
-    /// Size of /dev/shm; 64m by default.
-    #[arg(long, value_name = "SIZE")]
+    /// Size of /dev/shm; 64m by default, which 0 stands for, too.
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::or_zero)]
     pub(crate) shm_size: Option<Bytes>,
     /// Limit each process of the container, such as nofile=1024:2048. Repeatable.
     #[arg(long, value_name = "NAME=SOFT[:HARD]")]
@@ -171,11 +171,13 @@ impl ContainerArgs {
             cap_drop: self.cap_drop.clone(),
             security: self.security_opt.clone(),
             read_only: self.read_only,
-            memory: self.memory,
-            memory_swap: self.memory_swap,
-            cpus: self.cpus,
+            memory: self.memory.filter(|size| size.0 > 0),
+            memory_swap: self
+                .memory_swap
+                .filter(|swap| *swap != MemorySwap::Limited(Bytes(0))),
+            cpus: self.cpus.filter(|cpus| !cpus.is_unlimited()),
             pids_limit: self.pids_limit,
-            shm_size: self.shm_size,
+            shm_size: self.shm_size.filter(|size| size.0 > 0),
             ulimits: self.ulimit.clone(),
             is_32_bit: image.platform.as_deref() == Some("linux/386"),
             ..Confinement::default()

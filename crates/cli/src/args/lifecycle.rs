@@ -139,8 +139,8 @@ pub(crate) struct LogsArgs {
     /// Print only what was written before.
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<Time>,
-    /// Print only the last N lines; all: every line.
-    #[arg(short = 'n', long, value_name = "N", default_value = "all", value_parser = tail)]
+    /// Print only the last N lines; all, or a negative number: every line.
+    #[arg(short = 'n', long, value_name = "N", default_value = "all", value_parser = tail, allow_negative_numbers = true)]
     pub(crate) tail: Tail,
     /// Print the time of each line.
     #[arg(short, long)]
@@ -155,9 +155,8 @@ fn tail(text: &str) -> Result<Tail, String> {
     match text {
         "all" => Ok(Tail(None)),
         number => number
-            .parse()
-            .map(Some)
-            .map(Tail)
+            .parse::<i64>()
+            .map(|lines| Tail(usize::try_from(lines).ok()))
             .map_err(|_| "use a number, or all".to_owned()),
     }
 }

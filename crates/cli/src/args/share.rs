@@ -27,7 +27,7 @@ pub(crate) struct ShareArgs {
     #[arg(long = "sysctl", value_name = "NAME=VALUE")]
     sysctls: Vec<Sysctl>,
     /// How much memory the kernel leaves to the container when memory is scarce; at most --memory.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = Bytes::or_zero)]
     memory_reservation: Option<Bytes>,
     /// The container's share of processor time when processors are busy; 1024 is usual.
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=262_144))]
@@ -49,7 +49,7 @@ impl ShareArgs {
         Confinement {
             devices: self.devices.clone(),
             sysctls: self.sysctls.clone(),
-            memory_reservation: self.memory_reservation,
+            memory_reservation: self.memory_reservation.filter(|size| size.0 > 0),
             cpu_shares: self.cpu_shares,
             cpuset_cpus: self.cpuset_cpus.clone(),
             cpuset_mems: self.cpuset_mems.clone(),

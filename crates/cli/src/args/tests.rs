@@ -160,6 +160,37 @@ fn flags_may_have_a_value_and_of_two_the_later_one_counts() {
 }
 
 #[test]
+fn a_limit_of_nothing_is_none_as_in_docker() {
+    let line = "run --memory 0 --memory-swap 0 --memory-reservation 0 --cpus 0 --shm-size 0 IMG";
+    let Command::Run(args) = read(line).unwrap().command else {
+        panic!()
+    };
+    let options = args.container.options(&args.service.image, &[]);
+    let confinement = options.confinement;
+    assert!(confinement.memory.is_none() && confinement.memory_swap.is_none());
+    assert!(confinement.memory_reservation.is_none() && confinement.cpus.is_none());
+    assert!(confinement.shm_size.is_none());
+    assert!(read("run --memory=-1 IMG").is_err());
+}
+
+#[test]
+fn logs_shows_all_lines_for_a_negative_number() {
+    for (line, tail) in [
+        ("logs --tail -1 web", None),
+        ("logs -n -1 web", None),
+        ("logs --tail=-1 web", None),
+        ("logs --tail all web", None),
+        ("logs --tail 2 web", Some(2)),
+    ] {
+        let Command::Logs(args) = read(line).unwrap().command else {
+            panic!("{line}")
+        };
+        assert_eq!((args.tail.0, args.container.as_str()), (tail, "web"), "{line}");
+    }
+    assert!(read("logs --tail some web").is_err());
+}
+
+#[test]
 fn v_prints_more_unless_the_command_has_another() {
     for (line, verbose) in [
         ("images", 0),

@@ -41,8 +41,11 @@ fn processors_and_processes_are_limited() {
     let resources = confinement.resources(true);
     assert_eq!(resources["cpu"], json!({"quota": 150_000, "period": 100_000}));
     assert_eq!(resources["pids"], json!({"limit": 20}));
-    for text in ["", "0", "0.001", "-1", "a", "nan"] {
+    for text in ["", "0.001", "-1", "a", "nan"] {
         assert!(cpus(text).is_err(), "{text}");
+    }
+    for text in ["0", "0.0"] {
+        assert!(cpus(text).unwrap().is_unlimited(), "{text}");
     }
     let many = Confinement {
         cpus: Some(cpus("9000").unwrap()),
