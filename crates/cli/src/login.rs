@@ -1,7 +1,7 @@
 //! `xebec login` and `logout`: a login is tried before it is stored, where docker would store it.
 
 use std::io::{IsTerminal as _, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xebec_format::docker_hub::registry_name;
@@ -54,6 +54,13 @@ pub(crate) fn login(paths: &Paths, args: &LoginArgs) -> Result<(), Failure> {
     outln!("logged in to {registry} as {username}; the login is in {place}");
     if !asks {
         errln!("note: {registry} asks for no login, so it has not said whether this one is right");
+    }
+    if !is_looked_into(&file, &settings) {
+        let file = std::path::absolute(&file).unwrap_or_else(|_| file.clone());
+        errln!(
+            "note: commands use this login only with REGISTRY_AUTH_FILE={} in their environment",
+            file.display()
+        );
     }
     for other in asked_before(&file, &registry) {
         errln!(
@@ -127,7 +134,7 @@ fn file_of(place: &LoginPlace) -> Result<PathBuf, Failure> {
     })
 }
 
-fn login_file(file: &std::path::Path, settings: &ClientConfig) -> LoginFile {
+fn login_file(file: &Path, settings: &ClientConfig) -> LoginFile {
     LoginFile::new(
         file,
         settings.helper_directory.as_deref(),
@@ -135,8 +142,14 @@ fn login_file(file: &std::path::Path, settings: &ClientConfig) -> LoginFile {
     )
 }
 
+/// Whether commands look into a file of logins without being told.
+fn is_looked_into(file: &Path, settings: &ClientConfig) -> bool {
+    let is_named = |named: &PathBuf| named == file || named.join("config.json") == file;
+    usual_files().iter().any(|usual| usual == file) || settings.docker_config.as_ref().is_some_and(is_named)
+}
+
 /// Files with a login for a registry that are asked before this one.
-fn asked_before(file: &std::path::Path, registry: &str) -> Vec<PathBuf> {
+fn asked_before(file: &Path, registry: &str) -> Vec<PathBuf> {
     let before = usual_files().into_iter().take_while(|other| other != file);
     before.filter(|other| has_login(other, registry, "")).collect()
 }

@@ -10,7 +10,12 @@ use crate::terminal::Terminal;
 
 /// Logs in with a password from standard input.
 fn login(program: &Program, host: &str, password: &str) -> Output {
-    let arguments = ["login", "--username", LOGIN.0, "--password-stdin", host];
+    login_with(program, &[host], password)
+}
+
+/// The same with further arguments.
+fn login_with(program: &Program, more: &[&str], password: &str) -> Output {
+    let arguments = [&["login", "--username", LOGIN.0, "--password-stdin"], more].concat();
     let mut command = program.command(&arguments);
     let command = command
         .stdin(Stdio::piped())
@@ -80,6 +85,20 @@ fn a_login_elsewhere_that_goes_first_is_named() {
         inspect(&program, &registry, "team/app:v1"),
         (Some(0), String::new())
     );
+}
+
+#[test]
+fn a_login_where_no_command_looks_says_how_it_is_used() {
+    let (program, registry) = (Program::new(), private());
+    let host = registry.host();
+    let file = program.path("own.json");
+    let file = file.to_str().unwrap();
+    let output = login_with(&program, &["--authfile", file, &host], LOGIN.1);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains(&format!("REGISTRY_AUTH_FILE={file}")), "{said}");
+    let usual = text(&login(&program, &host, LOGIN.1).stderr);
+    assert!(!usual.contains("REGISTRY_AUTH_FILE"), "{usual}");
 }
 
 #[test]
