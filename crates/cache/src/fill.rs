@@ -463,7 +463,11 @@ impl Filler {
 
     async fn read(&self, ask: Ask) -> Result<Fetched, FillError> {
         let progress = ask.progress.clone();
-        let what = format!("{:?} bytes {}-{}", ask.blob, ask.range.start, ask.range.end);
+        let whose = match ask.blob {
+            Blob::Layer => "",
+            Blob::Windows => " of the windows",
+        };
+        let what = format!("bytes {}..{}{whose}", ask.range.start, ask.range.end);
         let length = ask.range.end - ask.range.start;
         let failed = |error: SourceError| FillError::Fetch {
             layer: self.layer.key().layer,

@@ -10,7 +10,7 @@ use super::source::FaultKind;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FillError {
     /// The bytes could not be had.
-    #[error("cannot fetch {what} of layer {layer}: {reason}")]
+    #[error("cannot fetch {}", fetched(what, layer, reason))]
     Fetch {
         /// The layer blob's digest.
         layer: Digest,
@@ -81,6 +81,14 @@ impl FillError {
     }
 }
 
+/// What was asked for, and what became of it. Words that name the layer themselves are those of a registry, which say both.
+fn fetched(what: &str, layer: &Digest, reason: &str) -> String {
+    match reason.contains(&layer.to_string()) {
+        true => reason.to_owned(),
+        false => format!("{what} of layer {layer}: {reason}"),
+    }
+}
+
 fn because(problem: Option<&str>) -> String {
     problem.map_or_else(String::new, |problem| format!("; the latest try: {problem}"))
 }
@@ -90,5 +98,33 @@ fn hint(full: bool) -> &'static str {
         ". Make room on the file system; the next read tries again"
     } else {
         ""
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_fetched_is_said_once() {
+        let layer = Digest::of(b"layer");
+        let said = |reason: String| {
+            let what = "bytes 1..9".to_owned();
+            let kind = FaultKind::Passing;
+            FillError::Fetch {
+                layer,
+                what,
+                kind,
+                reason,
+            }
+            .to_string()
+        };
+        let registrys = format!("r.example/app: bytes 1..9 of blob {layer}: no connection");
+        assert_eq!(said(registrys.clone()), format!("cannot fetch {registrys}"));
+        let other = said("8 bytes came instead of 9".to_owned());
+        assert_eq!(
+            other,
+            format!("cannot fetch bytes 1..9 of layer {layer}: 8 bytes came instead of 9")
+        );
     }
 }
