@@ -128,7 +128,7 @@ impl Outage {
             Some(tries) => format!("{tried} of {tries} tries failed"),
             None => format!("{tried} tries failed"),
         };
-        // What to do comes before what may be cut off.
+        // What to do, and why, come before what may be cut off.
         let left = |ms: &u64| Duration::from_millis(*ms).saturating_sub(passed);
         let next = next_ms.as_ref().map(left).filter(|left| !left.is_zero());
         let next = next.map_or_else(String::new, |left| {
@@ -137,7 +137,7 @@ impl Outage {
         let end = left_ms.as_ref().map(left);
         let end = end.map_or_else(String::new, |left| format!(", up to {} yet", time(left)));
         format!(
-            "waiting for {} (Ctrl-C stops): {tries}{next}{end}: {why}",
+            "waiting for {} (Ctrl-C stops): {why}; {tries}{next}{end}",
             self.registry
         )
     }
@@ -250,6 +250,25 @@ mod tests {
     }
 
     #[test]
+    fn a_usual_terminal_shows_the_cause() {
+        let begun = Instant::now();
+        let mut line = Line::new("pull app".to_owned(), begun);
+        let waiting = Waiting {
+            why: "there is no host named nosuchhost.example".to_owned(),
+            tried: 4,
+            tries: Some(8),
+            next_ms: Some(4000),
+            left_ms: Some(100_000),
+        };
+        line.note(
+            &Reply::waits("nosuchhost.example:5000".to_owned(), waiting),
+            at(begun, 1000),
+        );
+        let shown = line.text(at(begun, 2000), 80).unwrap();
+        assert!(shown.contains("there is no host"), "{shown}");
+    }
+
+    #[test]
     fn a_registry_that_is_waited_for() {
         let begun = Instant::now();
         let mut line = Line::new("pull app".to_owned(), begun);
@@ -263,11 +282,10 @@ mod tests {
         line.note(&Reply::waits("r.example".to_owned(), waiting), at(begun, 1000));
         assert_eq!(
             line.text(at(begun, 2000), WIDE).unwrap(),
-            "waiting for r.example (Ctrl-C stops): 3 of 8 tries failed, the next in 3 s, up to 2 min yet: no connection: [31m \
-             refused"
+            "waiting for r.example (Ctrl-C stops): no connection: [31m refused; 3 of 8 tries failed, the next in 3 s, up to 2 min yet"
         );
         let narrow = line.text(at(begun, 2000), 40).unwrap();
-        assert_eq!(narrow, "waiting for r.example (Ctrl-C stops): 3…");
+        assert_eq!(narrow, "waiting for r.example (Ctrl-C stops): n…");
         line.note(&Reply::waits_no_more("other.example".to_owned()), at(begun, 2000));
         assert!(line.text(at(begun, 2000), WIDE).unwrap().contains("r.example"));
         line.note(&Reply::waits_no_more("r.example".to_owned()), at(begun, 2000));
