@@ -46,7 +46,7 @@ pub(crate) use daemon::{DaemonCommand, StartArgs};
 pub(crate) use diagnosis::{DoctorArgs, ExplainArgs};
 pub(crate) use exec::{CopyArgs, ExecArgs, StatsArgs, TopArgs};
 pub(crate) use image::{ImageArgs, Pull};
-pub(crate) use images::{CheckArgs, IndexArgs, MountArgs, PullArgs, RmiArgs};
+pub(crate) use images::{CheckArgs, IndexArgs, ListImagesArgs, MountArgs, PullArgs, RmiArgs};
 pub(crate) use inspect::{InspectArgs, InspectType};
 pub(crate) use install::InstallArgs;
 pub(crate) use json::Json;
@@ -230,7 +230,7 @@ pub(crate) enum Command {
     /// Verify the cached bytes of an image.
     Check(CheckArgs),
     /// List the images that this host knows.
-    Images(Json),
+    Images(ListImagesArgs),
     /// Remove images, and the layers that no other image uses.
     Rmi(RmiArgs),
     /// List containers: those that run, or all.

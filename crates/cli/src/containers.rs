@@ -75,7 +75,9 @@ pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
             "{error}; the container of that name is neither listed nor cleaned up until you remove the file"
         );
     }
+    let last = if args.latest { Some(1) } else { args.last };
     let is_all = args.all
+        || last.is_some()
         || args
             .filter
             .iter()
@@ -84,7 +86,9 @@ pub(crate) fn list(paths: &Paths, args: &PsArgs) -> Result<(), Failure> {
         let matches = |filter: &Filter| filter.matches(container);
         (is_all || container.is_active()) && Filter::all_match(&args.filter, matches)
     };
-    let listed: Vec<Container> = found.containers.into_iter().filter(is_listed).collect();
+    // The newest come first.
+    let listed = found.containers.into_iter().filter(is_listed);
+    let listed: Vec<Container> = listed.take(last.unwrap_or(usize::MAX)).collect();
     let known = Known::read(paths);
     if args.json {
         let shown = listed.iter().map(|container| Listed::of(container, &known));

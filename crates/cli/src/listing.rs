@@ -6,14 +6,20 @@ use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
-use crate::args::Json;
+use crate::args::ListImagesArgs;
 use crate::text;
 
 /// `xebec images`.
-pub(crate) fn images(paths: &Paths, args: Json) -> Result<(), Failure> {
+pub(crate) fn images(paths: &Paths, args: &ListImagesArgs) -> Result<(), Failure> {
     let images = known_images(&Images::open(paths)?)?;
     if args.json {
         return text::print_json(&images);
+    }
+    if args.quiet {
+        images
+            .iter()
+            .for_each(|image| outln!("{}", image.manifest_digest));
+        return Ok(());
     }
     let heads = ["IMAGE", "MANIFEST", "LAYERS", "SIZE", "CACHED", "USED"];
     let mut rows = vec![text::row(heads)];

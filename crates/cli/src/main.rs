@@ -194,7 +194,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         Command::DockerRelay(args) => relay::relay(&paths, &args)?,
         Command::Check(args) => images::check(&paths, &args)?,
         Command::Inspect(args) => inspect::inspect(&paths, &args)?,
-        Command::Images(args) => listing::images(&paths, args)?,
+        Command::Images(args) => listing::images(&paths, &args)?,
         Command::Ps(args) => containers::list(&paths, &args)?,
         Command::Exec(args) => return exec::exec(&paths, &args),
         Command::Cp(args) => cp::cp(&paths, &args)?,

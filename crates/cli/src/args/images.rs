@@ -78,6 +78,17 @@ pub(crate) struct PullArgs {
     pub(crate) json: bool,
 }
 
+/// `xebec images`.
+#[derive(Debug, Args)]
+pub(crate) struct ListImagesArgs {
+    /// Print manifests' digests only.
+    #[arg(short, long, conflicts_with = "json")]
+    pub(crate) quiet: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `xebec check`.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {

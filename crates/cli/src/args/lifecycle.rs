@@ -68,6 +68,12 @@ pub(crate) struct PsArgs {
     /// List all containers, not only those that run.
     #[arg(short, long)]
     pub(crate) all: bool,
+    /// List only the N containers that were made last, also those that have ended.
+    #[arg(short = 'n', long, value_name = "N")]
+    pub(crate) last: Option<usize>,
+    /// List only the container that was made last, also if it has ended.
+    #[arg(short, long, conflicts_with = "last")]
+    pub(crate) latest: bool,
     /// Print ids only.
     #[arg(short, long, conflicts_with_all = ["json", "format"])]
     pub(crate) quiet: bool,

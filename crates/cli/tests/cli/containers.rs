@@ -87,6 +87,23 @@ fn published_ports_are_those_of_containers_that_run_and_ranges_are_short() {
 }
 
 #[test]
+fn the_last_containers_are_listed_also_if_they_have_ended() {
+    let program = two();
+    let ids = |words: &[&str]| {
+        let output = program.output(&[&["ps", "-q"], words].concat());
+        assert!(output.status.success(), "{output:?}");
+        let listed = text(&output.stdout);
+        listed.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = ids(&["-a"]);
+    assert_eq!((all.len(), ids(&[]).len()), (2, 1), "{all:?}");
+    assert_eq!(ids(&["-n", "9"]), all);
+    assert_eq!(ids(&["-n", "1"]), all[..1]);
+    assert_eq!(ids(&["-l"]), all[..1]);
+    assert_eq!(ids(&["-n", "0"]).len(), 0);
+}
+
+#[test]
 fn inspect_shows_all_that_are_there_in_the_order_asked_and_names_the_others() {
     let program = two();
     let output = program.output(&["inspect", "web", "nosuch", "ab0000000002"]);

@@ -64,6 +64,9 @@ fn images_have_sizes_and_json_has_objects() {
             assert!(line.contains(word), "{word}: {line}");
         }
     }
+    let quiet = text(&program.output(&["images", "-q"]).stdout);
+    let digests = ['1', '2', '3'].map(|digit| format!("sha256:{}\n", digit.to_string().repeat(64)));
+    assert_eq!(quiet, digests.concat());
     let listed: Value = serde_json::from_slice(&program.output(&["images", "--json"]).stdout).unwrap();
     let first = listed.get(0).unwrap();
     assert_eq!(first.pointer("/manifest/layers/0/size"), Some(&json!(48_800_000)));
