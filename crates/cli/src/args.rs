@@ -6,6 +6,7 @@
 )]
 
 mod absent;
+mod absent_elsewhere;
 mod cache;
 #[cfg(test)]
 mod command_table;
@@ -139,7 +140,8 @@ impl Cli {
                 .iter()
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect();
-            foreign::told(usage::told(error, &documented, words), &documented, &text)
+            let error = absent_elsewhere::told(usage::told(error, &documented, words), &documented, words);
+            foreign::told(error, &documented, &text)
         })
     }
 

@@ -155,6 +155,9 @@ pub(crate) enum NetworkCommand {
 pub(crate) struct CreateArgs {
     /// The network's name.
     pub(crate) name: String,
+    /// Only bridge, which it always is.
+    #[arg(short, long, value_name = "DRIVER", value_parser = driver)]
+    driver: Option<String>,
     /// Its addresses, as 10.9.0.0/24. By default the first from 10.4.0.0/24 on that this host has no route to.
     #[arg(long, value_name = "SUBNET")]
     subnet: Option<Subnet>,
@@ -167,6 +170,16 @@ pub(crate) struct CreateArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn driver(text: &str) -> Result<String, String> {
+    match text {
+        "bridge" => Ok(text.to_owned()),
+        _ => Err(
+            "Xebec makes bridges; docs/networks.md says how to write the definition of another network"
+                .to_owned(),
+        ),
+    }
 }
 
 impl CreateArgs {
@@ -212,6 +225,12 @@ mod tests {
         ] {
             assert_eq!(net(arguments).as_deref(), Some(wanted), "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn a_network_is_a_bridge() {
+        assert!(driver("bridge").is_ok());
+        assert!(driver("overlay").is_err_and(|error| error.contains("docs/networks.md")));
     }
 
     #[test]

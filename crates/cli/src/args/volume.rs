@@ -71,9 +71,21 @@ pub(crate) enum VolumeCommand {
 pub(crate) struct CreateArgs {
     /// The volume's name. By default a random one.
     pub(crate) name: Option<String>,
+    /// Only local, which it always is.
+    #[arg(short, long, value_name = "DRIVER", value_parser = driver)]
+    driver: Option<String>,
     /// Label the volume: KEY or KEY=VALUE. Repeatable.
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<String>,
+}
+
+fn driver(text: &str) -> Result<String, String> {
+    match text {
+        "local" => Ok(text.to_owned()),
+        _ => Err(
+            "there is one driver, local; mount the file system on the host, and use `xebec run --mount type=bind`".to_owned(),
+        ),
+    }
 }
 
 /// `xebec volume ls`.

@@ -66,6 +66,34 @@ fn no_usage_asks_for_what_a_variable_sets() {
 }
 
 #[test]
+fn nobody_is_advised_to_pass_an_option_as_a_name() {
+    let program = Program::new();
+    for words in [
+        &["run", "--nosuch", "image"][..],
+        &["rm", "--nosuch", "web"],
+        &["exec", "--nosuch", "web", "sh"],
+        &["pull", "-x", "image"],
+    ] {
+        let said = text(&program.output(words).stderr);
+        assert!(said.contains("unexpected argument"), "{words:?}: {said}");
+        assert!(!said.contains("as a value"), "{words:?}: {said}");
+    }
+    // docker has it: its exit code is that of any wrong use.
+    for (words, code) in [
+        (&["exec", "--privileged", "web", "sh"][..], 125),
+        (&["login", "-p", "secret", "registry.example.com"], 2),
+    ] {
+        let output = program.output(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {said}");
+        assert!(
+            said.contains(&format!("xebec {} has no {}: ", words[0], words[1])),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn what_ends_with_the_code_of_another_program_ends_with_125_by_itself() {
     let program = Program::new();
     for (words, code, said) in [
