@@ -10,6 +10,7 @@ use xebec_fill::fill_service::FillService;
 use xebec_fill::page_set::PageSet;
 use xebec_fill::served::ServedLayer;
 use xebec_fill::unverified_sources;
+use xebec_format::digest::Digest;
 use xebec_recordings::recording_store::KeptRecordings;
 use xebec_views::page_cache_prefill;
 use xebec_views::views::Views;
@@ -39,6 +40,11 @@ impl Corrections {
             views,
             counting: Mutex::default(),
         })
+    }
+
+    /// Whether a recording brought wrong pages here: what else it brought is not believed either.
+    pub(crate) fn is_distrusted(&self, recording: Digest) -> bool {
+        self.kept.has_been_wrong(recording)
     }
 
     fn count(&self) -> MutexGuard<'_, ()> {

@@ -60,6 +60,9 @@ impl IntegrityCheck {
             };
             let injections = unverified_sources::load(self.images.store(), layer.key).unwrap_or_default();
             let suffices = |injection: &Injection| {
+                if self.corrections.is_distrusted(injection.recording) {
+                    return false;
+                }
                 let root = injection.evidence.root(policy, &repository, found.naming());
                 root.is_ok_and(|root| root >= layer.root)
             };

@@ -73,11 +73,6 @@ impl ViewLeases {
         guard: &TrustGuard,
     ) -> Result<HeldView, Failure> {
         let is_recording = order.purpose == Purpose::Recording;
-        // A worker that died may have found pages wrong and not have lived to tell: a layer remembers them, and tells once it is served.
-        // Until then the view that has those pages in memory would count as good. One that cannot be served is reported below.
-        for layer in &prepared.layers {
-            let _ = self.fills.serve(layer.key, Some(layer.index.as_ref()));
-        }
         let none = PageSet::default();
         let free_pages = loading.map_or(&none, |loading| &loading.free);
         let lease = Lease {

@@ -198,6 +198,12 @@ impl KeptRecordings {
         Ok(())
     }
 
+    /// Whether a recording brought wrong pages here, whichever image it is kept for.
+    pub fn has_been_wrong(&self, name: Digest) -> bool {
+        let mut images = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        images.any(|image| image.path().join(name.hex()).join(WRONG).exists())
+    }
+
     /// Whether a recording of an image brought wrong pages here.
     pub fn is_distrusted(&self, manifest: Digest, name: Digest) -> bool {
         self.of_image(manifest).join(name.hex()).join(WRONG).exists()

@@ -275,9 +275,14 @@ fn worker_dies(world: &World, is_sudden: bool) -> Result<Outcome> {
     let mnt = lab.mount("root", tag, &[])?;
     // By what is in memory, if anything is.
     let shown = std::fs::read(mnt.join(FILE))?;
+    let truth = lie.service.file(FILE)?;
+    let place = shown.iter().zip(truth).position(|(one, other)| one != other);
     ensure!(
-        shown == lie.service.file(FILE)?,
-        "a new mount shows what the old one has in memory"
+        shown == truth,
+        "a new mount shows other contents, from byte {place:?} of {} on: {:?}; the lie would be {:?}",
+        shown.len(),
+        place.and_then(|place| shown.get(place..place + 8)),
+        place.and_then(|place| Some(lie_of(truth.get(place..place + 8)?)))
     );
     drop(open);
     lie.expect_alarm("root")?;
