@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 use xebec_container::Record;
 use xebec_fill::fill_service::FillService;
-use xebec_fill::waits::Process;
+use xebec_fill::reading_process::Process;
 use xebec_images::images::Images;
 use xebec_kernel::file::is_same;
 use xebec_kernel::journal::Journal;

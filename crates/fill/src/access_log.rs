@@ -15,7 +15,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 use xebec_format::PAGE_SIZE;
 
-use crate::waits::container_of;
+use crate::reading_process::container_of;
 
 /// Entries of one start. One of 10,000 pages that are asked for one by one has as many, neighbours being one; a start that
 /// asks for more is known as far as this.

@@ -4,8 +4,8 @@
 //! * [`fill_service`]: brings the bytes of an event into its layer's data file, then answers; [`layer_lookup`] finds the layer of an
 //!   event, [`served`] is a layer that is served, [`usage`] says who needs it.
 //! * [`inflight_pages`]: pages that another request is fetching; a reader joins that request instead of sending its own.
-//! * [`waits`]: which readers wait or waited, for how long, and why; [`wait_metrics`] counts them. [`access_log`]: the pages for which
-//!   a start raised events.
+//! * [`waits`]: which readers wait or waited, for how long, and why; [`wait_metrics`] counts them, [`reading_process`] says in which
+//!   container they are. [`access_log`]: the pages for which a start raised events.
 //! * [`unverified_sources`]: which recordings brought pages that were not compared with their layer yet; [`correction_count`]: how
 //!   often pages of a layer failed that comparison.
 //! * [`page_set`]: sets of pages of layers. [`rate_limited_log`]: messages that the log gets once a minute at most.
@@ -24,6 +24,7 @@ pub mod inflight_pages;
 pub mod layer_lookup;
 pub mod page_set;
 pub mod rate_limited_log;
+pub mod reading_process;
 pub mod served;
 pub mod unverified_sources;
 pub mod usage;

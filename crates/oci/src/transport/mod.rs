@@ -7,6 +7,7 @@
 
 pub(crate) mod attempts;
 pub(crate) mod authority;
+mod gate;
 pub(crate) mod headers;
 pub(crate) mod http;
 pub(crate) mod names;

@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use xebec_format::docker_hub::{DOCKER_HUB, DOCKER_HUB_SERVER, registry_name};
 
-use super::attempts::Gate;
+use super::gate::Gate;
 use super::reach::LastReach;
 use crate::config::{Budget, ClientConfig, Mirror};
 use crate::error::ClientError;
