@@ -487,7 +487,8 @@ fn history(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(shown.out.trim().to_owned()))
 }
 
-/// Who runs a container in the foreground is told on the terminal which reader waits, and without a terminal is told nothing.
+/// Who runs a container in the foreground is told on the terminal which reader waits, and without a terminal is told nothing; but of a
+/// read that failed with what it was, wherever the command writes.
 fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let mut layer = TarBuilder::new();
@@ -531,7 +532,17 @@ fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
         "{told}"
     );
     ensure!(!pipe.contains("has waited"), "{pipe:?}");
-    Ok(Outcome::Passed(told.trim().to_owned()))
+    settings(&lab, "failing", "fill_wait = \"2s\"\n")?;
+    lab.registry.inject(When::blob().range(true), Fault::WrongBytes);
+    let ended = lab.xebec("failing", &words)?;
+    lab.registry.clear_faults();
+    ensure!(ended.code != 0, "{ended:?}");
+    let failed = ended
+        .err
+        .lines()
+        .find(|line| line.contains(" of web failed, of /"));
+    let failed = failed.with_context(|| format!("no failed read is named: {}", ended.err))?;
+    Ok(Outcome::Passed(format!("{}\n{failed}", told.trim())))
 }
 
 /// What a command writes on a terminal of its own, made by script(1). None of its words has a blank.
