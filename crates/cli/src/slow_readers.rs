@@ -75,15 +75,13 @@ pub(crate) fn tell_failed(daemon: &Daemon, container: &str, since_ms: u64) {
 
 fn failed_sentence(failed: &[&WaitReport], container: &str) -> Option<String> {
     let last = failed.last()?;
-    let reads = match failed.len() {
-        1 => "a read".to_owned(),
-        several => format!("{several} reads"),
+    let file = last.file.as_deref().unwrap_or("an unknown file");
+    let read = match failed.len() {
+        1 => file.to_owned(),
+        several => format!("files, {several} times, the last time {file}"),
     };
-    let said = format!(
-        "{reads} of {container} failed, of {} the last: {}; `xebec explain {container}` tells more",
-        last.file.as_deref().unwrap_or("an unknown file"),
-        last.problem.as_deref().unwrap_or("it was not told why"),
-    );
+    let why = last.problem.as_deref().unwrap_or("it was not told why");
+    let said = format!("{container} could not read {read}: {why}; `xebec explain {container}` tells more");
     Some(text::printable(&said))
 }
 
@@ -189,12 +187,12 @@ mod tests {
         assert_eq!(failed_sentence(&[], "web"), None);
         assert_eq!(
             failed_sentence(&[&one, &two], "web").unwrap(),
-            "2 reads of web failed, of /usr/bin/true the last: there is no room; `xebec explain web` tells more"
+            "web could not read files, 2 times, the last time /usr/bin/true: there is no room; `xebec explain web` tells more"
         );
         assert!(
             failed_sentence(&[&one], "web")
                 .unwrap()
-                .starts_with("a read of web failed, of /a b")
+                .starts_with("web could not read /a b: no connection")
         );
     }
 }

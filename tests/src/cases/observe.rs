@@ -540,7 +540,7 @@ fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
     let failed = ended
         .err
         .lines()
-        .find(|line| line.contains(" of web failed, of /"));
+        .find(|line| line.contains(": web could not read "));
     let failed = failed.with_context(|| format!("no failed read is named: {}", ended.err))?;
     Ok(Outcome::Passed(format!("{}\n{failed}", told.trim())))
 }
