@@ -42,7 +42,6 @@ mod runtime;
 mod slow_readers;
 mod stats;
 mod supervise;
-mod svg;
 mod template;
 mod text;
 mod volume;

@@ -3,22 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-pub(crate) use xebec_kernel::size::for_people as size;
+pub(crate) use xebec_kernel::size::{for_people as size, share};
 use xebec_protocol::failure::{Failure, FailureKind};
-
-/// A share in per cent; `-` of nothing. Only all of it is 100 %, and only nothing is 0 %.
-pub(crate) fn share(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".to_owned();
-    }
-    if part > 0 && part.saturating_mul(200) < whole {
-        return "< 1 %".to_owned();
-    }
-    if part < whole && part.saturating_mul(200) >= whole.saturating_mul(199) {
-        return "99 %".to_owned();
-    }
-    format!("{:.0} %", part as f64 * 100.0 / whole as f64)
-}
 
 /// How long ago something was, coarsely.
 pub(crate) fn ago(seconds: u64) -> String {
@@ -142,21 +128,6 @@ mod tests {
             (63_072_000, "2 years"),
         ] {
             assert_eq!(about(seconds), text);
-        }
-    }
-
-    #[test]
-    fn shares() {
-        for (part, whole, text) in [
-            (0, 0, "-"),
-            (0, 9, "0 %"),
-            (1, 1_000_000, "< 1 %"),
-            (2, 200, "1 %"),
-            (1, 2, "50 %"),
-            (999, 1000, "99 %"),
-            (1000, 1000, "100 %"),
-        ] {
-            assert_eq!(share(part, whole), text);
         }
     }
 

@@ -107,6 +107,20 @@ pub fn for_people(bytes: u64) -> String {
     format!("{value:.1} {unit}")
 }
 
+/// A share in per cent; `-` of nothing. Only all of it is 100 %, and only nothing is 0 %.
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    if part > 0 && part.saturating_mul(200) < whole {
+        return "< 1 %".to_owned();
+    }
+    if part < whole && part.saturating_mul(200) >= whole.saturating_mul(199) {
+        return "99 %".to_owned();
+    }
+    format!("{:.0} %", part as f64 * 100.0 / whole as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +203,21 @@ mod tests {
             (999_960, "1.0 MB"),
         ] {
             assert_eq!(for_people(bytes), text);
+        }
+    }
+
+    #[test]
+    fn shares() {
+        for (part, whole, text) in [
+            (0, 0, "-"),
+            (0, 9, "0 %"),
+            (1, 1_000_000, "< 1 %"),
+            (2, 200, "1 %"),
+            (1, 2, "50 %"),
+            (999, 1000, "99 %"),
+            (1000, 1000, "100 %"),
+        ] {
+            assert_eq!(share(part, whole), text);
         }
     }
 }

@@ -189,6 +189,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xebec-picture",
+        &["xebec-format", "xebec-kernel", "xebec-recordings"],
+    ),
+    (
         "xebec-cli",
         &[
             "xebec-engines",
@@ -208,6 +212,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-install",
             "xebec-volume",
             "xebec-copy",
+            "xebec-picture",
             "xebec-container-log",
             "xebec-confinement",
         ],

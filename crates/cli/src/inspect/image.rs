@@ -139,7 +139,7 @@ fn draw_runtime_image(
     let chart = with_progress(image, async |request, report| {
         recordings.chart(request, service, report).await
     })?;
-    let picture = crate::svg::draw(&chart);
+    let picture = xebec_picture::draw(&chart);
     if file.as_os_str() == "-" {
         out!("{picture}");
         return Ok(());

@@ -1,13 +1,27 @@
 //! A picture of what a service reads at its start: the files of its image against the order of first access, as SVG that
-//! needs nothing else and can be printed.
+//! needs nothing else and can be printed: `xebec inspect --runtime-image --svg`.
+//!
+//! The same chart gives the same picture. Names from images are text of the picture, never markup (`xml`).
+//!
+//! # What this crate may use
+//!
+//! `recordings` for the chart that is drawn, `format` and `kernel` for its units. It opens and writes no file.
+//!
+//! # Where to look
+//!
+//! | module | what it has |
+//! | --- | --- |
+//! | here | the picture from its heading to its legend |
+//! | `layout` | where pages, files and names come to stand |
+//! | `xml` | elements, attributes and text |
 
 mod layout;
 mod xml;
 
 use xebec_format::PAGE_SIZE;
+use xebec_kernel::size::{self, share};
 use xebec_recordings::chart::{Chart, ChartLayer};
 
-use crate::text;
 use layout::{Band, apart, bands, beginning_of, end_of, spots, ticks};
 use xml::Xml;
 
@@ -34,8 +48,8 @@ const COLOURS: [&str; 8] = [
 /// How a page looks that not every run read.
 const UNSTEADY: &str = "0.4";
 
-/// Draws it.
-pub(crate) fn draw(chart: &Chart) -> String {
+/// Draws it: the whole text of an SVG file.
+pub fn draw(chart: &Chart) -> String {
     let mut xml = Xml::new(WIDTH, HEIGHT);
     let total: u64 = chart.marks.iter().map(|mark| mark.pages).sum();
     heading(&mut xml, chart);
@@ -94,20 +108,20 @@ fn heading(xml: &mut Xml, chart: &Chart) {
         1 => "one run".to_owned(),
         runs => format!(
             "{} of the pages in each of {runs} runs",
-            text::share(service.steady_pages, service.pages)
+            share(service.steady_pages, service.pages)
         ),
     };
     let facts = [
         format!(
             "{} pages ({})",
             service.pages,
-            text::size(service.pages * PAGE_SIZE)
+            size::for_people(service.pages * PAGE_SIZE)
         ),
         format!(
             "{} to fetch, {} of the image's {}",
-            text::size(service.stored_bytes),
-            text::share(service.stored_bytes, chart.image_bytes),
-            text::size(chart.image_bytes)
+            size::for_people(service.stored_bytes),
+            share(service.stored_bytes, chart.image_bytes),
+            size::for_people(chart.image_bytes)
         ),
         format!("{} files of {} layers", chart.files.len(), chart.layers.len()),
         runs,
@@ -138,7 +152,11 @@ fn axes(xml: &mut Xml, bands: &[Band], total: u64) {
         let middle = format!("{grey} text-anchor=\"middle\"");
         xml.text((x, PLOT_HEIGHT + 18.0), &middle, &tick.to_string());
         if tick > 0 {
-            xml.text((x, PLOT_HEIGHT + 32.0), &middle, &text::size(tick * PAGE_SIZE));
+            xml.text(
+                (x, PLOT_HEIGHT + 32.0),
+                &middle,
+                &size::for_people(tick * PAGE_SIZE),
+            );
         }
     }
     xml.text(
