@@ -187,7 +187,7 @@ fn run_isolated(case: &Case) -> Result<(Verdict, String)> {
         println!("kept {}", directory.keep().display());
     }
     if let Err(error) = left {
-        return Ok((Verdict::Failed, format!("{figures}{log}{error:#}\n")));
+        return Ok((Verdict::Failed, format!("{error:#}\n{figures}{log}")));
     }
     Ok(match status.map(|status| status.code()) {
         Some(Some(0)) => (Verdict::Passed, figures),
@@ -195,7 +195,7 @@ fn run_isolated(case: &Case) -> Result<(Verdict, String)> {
         Some(_) => (Verdict::Failed, figures + &log),
         None => (
             Verdict::Failed,
-            format!("{figures}{log}still running after {:?}\n", case.limit),
+            format!("still running after {:?}\n{figures}{log}", case.limit),
         ),
     })
 }
@@ -244,7 +244,11 @@ pub(crate) fn be_case(cases: &[Case], arguments: &[String]) -> ExitCode {
     run().map_or_else(report, ExitCode::from)
 }
 
+/// Says it where figures would be, before all that the case's processes have logged; a cause before the log that it came with.
 fn report(error: anyhow::Error) -> ExitCode {
-    eprintln!("{error:#}");
+    if error.to_string().contains('\n') {
+        println!("{}", error.root_cause());
+    }
+    println!("{error:#}");
     ExitCode::FAILURE
 }
