@@ -64,6 +64,8 @@ openssl               | apt    | openssl               | test                   
 fincore               | apt    | util-linux-extra      | test,bench                 | what is in the page cache
 fio                   | apt    | fio                   | test,bench                 | reads
 strace                | apt    | strace                | test                       | what a program asks the kernel for
+zsh                   | apt    | zsh                   | test                       | completes names
+fish                  | apt    | fish                  | test                       | completes names
 wrk                   | apt    | wrk                   | bench                      | loads web services
 redis-benchmark       | apt    | redis-tools           | bench                      | loads databases
 registry              | go     | github.com/distribution/distribution/v3/cmd/registry@v3.0.0 | test,bench | a registry with the referrers API, which Debian'"'"'s lacks

@@ -183,7 +183,7 @@ fn bash(places: &[Place]) -> String {
 }
 
 fn fish(places: &[Place]) -> String {
-    let mut lines = String::new();
+    let mut lines = include_str!("completion/names.fish").to_owned();
     for place in places {
         let within: Vec<String> = place
             .path
@@ -198,7 +198,7 @@ fn fish(places: &[Place]) -> String {
         let mut push = |options: &str, kinds: &str| {
             let _ = writeln!(
                 lines,
-                "complete -c xebec -n \"{within}\" {options}-a \"(xebec complete {kinds} -- (commandline -ct) 2>/dev/null)\""
+                "complete -c xebec -n \"{within}\" {options}-a \"(xebec (__fish_xebec_directories) complete {kinds} -- (commandline -ct) 2>/dev/null)\""
             );
         };
         if !place.kinds.is_empty() {
@@ -216,7 +216,8 @@ fn fish(places: &[Place]) -> String {
     lines
 }
 
-/// The arguments of clap's script get an action. It has them by clap's names, whose meaning must be the same everywhere.
+/// The arguments of clap's script get an action. It has them by clap's names, whose meaning must be the same everywhere. The blank
+/// before an action keeps `_arguments` from adding words of its own to it.
 fn zsh(script: &str, places: &[Place]) -> String {
     let mut lines: Vec<String> = script.lines().map(str::to_owned).collect();
     let ids: BTreeSet<&str> = places.iter().map(|place| place.id.as_str()).collect();
@@ -235,7 +236,7 @@ fn zsh(script: &str, places: &[Place]) -> String {
         for line in &mut lines {
             let argument = line.trim_start_matches(['\'', '*', ':']);
             if argument.len() != line.len() && argument.starts_with(&name) {
-                *line = line.replace(":_default'", &format!(":_xebec_names {kinds}'"));
+                *line = line.replace(":_default'", &format!(": _xebec_names {kinds}'"));
             }
         }
     }
@@ -246,7 +247,7 @@ fn zsh(script: &str, places: &[Place]) -> String {
             let begins = format!("{name}{}[", if name.starts_with("--") { "=" } else { "+" });
             for line in &mut lines {
                 if line.trim_start_matches(['\'', '*']).starts_with(&begins) {
-                    *line = line.replace(":_default'", &format!(":_xebec_names {files}{}'", option.kind));
+                    *line = line.replace(":_default'", &format!(": _xebec_names {files}{}'", option.kind));
                 }
             }
         }
@@ -413,21 +414,21 @@ mod tests {
         assert!(!bash.contains("\"umount\") kinds"));
         let fish = script(Shell::Fish);
         for line in [
-            "\"__fish_xebec_using_subcommand rmi\" -f -a \"(xebec complete images -- ",
+            "\"__fish_xebec_using_subcommand rmi\" -f -a \"(xebec (__fish_xebec_directories) complete images -- ",
             "\"__fish_xebec_using_subcommand cache; and __fish_seen_subcommand_from pin\" -f -a ",
-            "\"__fish_xebec_using_subcommand run\" -a \"(xebec complete images -- ",
-            "\"__fish_xebec_using_subcommand run\" -l network -l net -x -a \"(xebec complete reachable -- ",
-            "\"__fish_xebec_using_subcommand run\" -l volume -s v -r -a \"(xebec complete volumes -- ",
+            "\"__fish_xebec_using_subcommand run\" -a \"(xebec (__fish_xebec_directories) complete images -- ",
+            "\"__fish_xebec_using_subcommand run\" -l network -l net -x -a \"(xebec (__fish_xebec_directories) complete reachable -- ",
+            "\"__fish_xebec_using_subcommand run\" -l volume -s v -r -a \"(xebec (__fish_xebec_directories) complete volumes -- ",
         ] {
             assert!(fish.contains(line), "{line}");
         }
         let zsh = script(Shell::Zsh);
         for option in ["'--network=[", "'*--volume=[", "'*-v+["] {
             let line = zsh.lines().find(|line| line.starts_with(option)).unwrap();
-            assert!(line.contains(":_xebec_names "), "{line}");
+            assert!(line.contains(": _xebec_names "), "{line}");
         }
-        assert!(zsh.contains(":_xebec_names images'"));
-        assert!(zsh.contains(":_xebec_names containers images'"));
+        assert!(zsh.contains(": _xebec_names images'"));
+        assert!(zsh.contains(": _xebec_names containers images'"));
         assert!(zsh.contains("\n_xebec_names() {"));
     }
 }

@@ -32,9 +32,27 @@ _xebec_kinds() {
     fi
 }
 
+# The directories that these words name: each root has names of its own. They go to the array `directories`.
+_xebec_directories() {
+    local option= word
+    for word in "$@"; do
+        if [[ $word == --root=* || $word == --run=* ]]; then
+            option=${word%%=*}
+            word=${word#*=}
+        fi
+        if [[ -n $option ]]; then
+            # As the shell will read it.
+            directories+=("$option" "${word/#~\//$HOME/}")
+            option=
+        elif [[ $word == --root || $word == --run ]]; then
+            option=$word
+        fi
+    done
+}
+
 _xebec_with_names() {
     _xebec "$@"
-    local line=${COMP_LINE:0:COMP_POINT} cur= kinds breaks cut= names words
+    local line=${COMP_LINE:0:COMP_POINT} cur= kinds breaks cut= names words directories=()
     read -ra words <<< "$line"
     if [[ $line != *[[:space:]] ]]; then
         cur=${words[-1]}
@@ -43,11 +61,12 @@ _xebec_with_names() {
     [[ $cur == -* ]] && return
     kinds=$(_xebec_kinds "${words[@]:1}")
     [[ -z $kinds ]] && return
+    _xebec_directories "${words[@]:1}"
     # Of the word, bash replaces what follows the last of these.
     breaks=${COMP_WORDBREAKS//[^:=@]/}
     [[ -n $breaks && $cur == *["$breaks"]* ]] && cut=${cur%"${cur##*["$breaks"]}"}
     # The kinds are words of their own; files are none that the program knows.
-    mapfile -t names < <("$1" complete ${kinds/files/} -- "$cur" 2>/dev/null)
+    mapfile -t names < <("$1" "${directories[@]}" complete ${kinds/files/} -- "$cur" 2>/dev/null)
     [[ $kinds == *files* ]] && mapfile -t -O "${#names[@]}" names < <(compgen -f -- "$cur")
     COMPREPLY=("${names[@]#"$cut"}")
 }

@@ -175,26 +175,111 @@ fn offered(program: &Program, line: &str) -> Vec<String> {
         _xebec_with_names xebec "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         printf '%s\n' "${COMPREPLY[@]}"
     "#;
+    shell(
+        program,
+        Command::new("bash").args(["--norc", "-c", script, "bash", line]),
+    )
+}
+
+/// The lines that a shell prints, which finds the program, and as its working directory the parent of the root directory.
+fn shell(program: &Program, command: &mut Command) -> Vec<String> {
     let directory = Path::new(env!("CARGO_BIN_EXE_xebec")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
-    let mut bash = Command::new("bash");
-    bash.args(["--norc", "-c", script, "bash", line]);
-    bash.env("PATH", format!("{}:{path}", directory.display()));
-    let output = program.with_directories(&mut bash).output().unwrap();
-    assert_eq!(text(&output.stderr), "", "{line}");
+    command.env("PATH", format!("{}:{path}", directory.display()));
+    command.current_dir(program.root().parent().unwrap());
+    let output = program.with_directories(command).output().unwrap();
+    assert_eq!(text(&output.stderr), "", "{command:?}");
     let lines = text(&output.stdout);
-    lines
-        .lines()
-        .filter(|line| !line.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let lines = lines.lines().filter(|line| !line.is_empty());
+    lines.map(str::to_owned).collect()
+}
+
+/// A root directory with images, a container and a volume, and beside it `other` with others.
+fn two_roots() -> Program {
+    let program = known();
+    let other = program.root().parent().unwrap().join("other");
+    for directory in ["containers/theirs", "volumes/theirdata"] {
+        fs::create_dir_all(other.join(directory)).unwrap();
+    }
+    fs::create_dir_all(program.root().join("containers/web")).unwrap();
+    fs::create_dir_all(program.root().join("volumes/wwwdata")).unwrap();
+    program
+}
+
+/// Whether a shell is here, and says if not.
+fn is_here(shell: &str) -> bool {
+    let found = Command::new(shell).args(["-c", "true"]).status();
+    if found.is_err() {
+        println!("SKIPPED: there is no {shell} here");
+    }
+    found.is_ok()
+}
+
+#[test]
+fn fish_completes_names() {
+    if !is_here("fish") {
+        return;
+    }
+    let program = two_roots();
+    for (line, expected) in [
+        ("xebec stop ", &["web"][..]),
+        ("xebec cache pin ng", &["nginx:1.27"]),
+        ("xebec run -v www", &["wwwdata"]),
+        ("xebec --root other stop ", &["theirs"]),
+        ("xebec --root=other --run x stop ", &["theirs"]),
+        ("xebec stop --root other ", &["theirs"]),
+    ] {
+        let script = "xebec completion fish | source; complete -C $argv[1]";
+        let mut fish = Command::new("fish");
+        fish.args(["--no-config", "-c", script, line]);
+        let offered = shell(&program, &mut fish);
+        let names: Vec<&str> = offered
+            .iter()
+            .filter_map(|line| line.split('\t').next())
+            .collect();
+        assert_eq!(names, expected, "{line}");
+    }
+}
+
+/// zsh completes on a terminal only: it gets one, the line, a tab, and a key that writes down what the line is then.
+#[test]
+fn zsh_completes_names() {
+    if !is_here("zsh") {
+        return;
+    }
+    let program = two_roots();
+    let script = r#"
+        zmodload zsh/zpty
+        export LINE=$1 RESULT=$2
+        zpty shell zsh -f -i
+        zpty -w shell 'show() { print -r -- "$BUFFER" > $RESULT }; zle -N show; bindkey "^X" show; bindkey "^I" expand-or-complete'
+        zpty -w shell 'autoload -Uz compinit; compinit -u -D; source <(xebec completion zsh); begin() { BUFFER=$LINE; CURSOR=$#LINE }; zle -N begin; bindkey "^B" begin; print ready-$((6 * 7))'
+        zpty -r -m shell said '*ready-42*'
+        zpty -w -n shell $'\x02\t\x18'
+        repeat 300; do [[ -s $RESULT ]] && break; sleep 0.1; done
+        zpty -d shell
+        cat $RESULT
+    "#;
+    for (number, (line, expected)) in [
+        ("xebec stop w", "xebec stop web "),
+        ("xebec cache pin ng", "xebec cache pin nginx:1.27 "),
+        ("xebec --root other stop t", "xebec --root other stop theirs "),
+        ("xebec --root=other stop t", "xebec --root=other stop theirs "),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let result = program.root().with_file_name(format!("zsh-{number}"));
+        let mut zsh = Command::new("zsh");
+        zsh.env("TERM", "vt100");
+        zsh.args(["-f", "-c", script, "zsh", line]).arg(&result);
+        assert_eq!(shell(&program, &mut zsh), [expected], "{line}");
+    }
 }
 
 #[test]
 fn bash_completes_names() {
-    let program = known();
-    fs::create_dir_all(program.root().join("containers/web")).unwrap();
-    fs::create_dir_all(program.root().join("volumes/wwwdata")).unwrap();
+    let program = two_roots();
     fs::create_dir_all(program.root().join("networks")).unwrap();
     fs::write(program.root().join("networks/house.conflist"), "{}").unwrap();
     for (line, expected) in [
@@ -206,12 +291,15 @@ fn bash_completes_names() {
         ("xebec record --volume www", &["wwwdata"]),
         ("xebec run ng", &["nginx:1.27"]),
         (
-            "xebec --root /x -v run --rm --name registry -e A=b ng",
+            "xebec --run /x -v run --rm --name registry -e A=b ng",
             &["nginx:1.27"],
         ),
         ("xebec cache pin ng", &["nginx:1.27"]),
         ("xebec rmi nginx:1.27 ng", &["nginx:1.27"]),
         ("xebec explain we", &["web"]),
+        ("xebec --root other stop ", &["theirs"]),
+        ("xebec stop --root other --run=x ", &["theirs"]),
+        ("xebec --root=other run -v th", &["theirdata"]),
         // What bash replaces begins after the last colon.
         ("xebec rmi nginx:", &["1.27"]),
         ("xebec mount registry.lan:5000/app:", &["1", "2"]),
