@@ -13,6 +13,7 @@ use xebec_oci::credentials::{
 use xebec_oci::{ClientConfig, ClientError};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
+use xebec_protocol::wire::Request;
 
 use crate::args::{LoginArgs, LoginPlace, LogoutArgs};
 use crate::{prompt, runtime};
@@ -91,12 +92,7 @@ pub(crate) fn logout(paths: &Paths, args: &LogoutArgs) -> Result<(), Failure> {
                 other.display()
             );
         });
-        if Daemon::new(paths.clone()).is_running() {
-            errln!(
-                "note: the daemon goes on with what it has for some minutes: five with a password, and with a token as long as \
-                 {registry} has said; it forgets both when it ends (`xebec daemon stop`)"
-            );
-        }
+        forget(paths, &registry);
         return Ok(());
     }
     let elsewhere = others.next().map_or_else(String::new, |other| {
@@ -104,6 +100,16 @@ pub(crate) fn logout(paths: &Paths, args: &LogoutArgs) -> Result<(), Failure> {
     });
     let message = format!("{} has no login for {registry}{elsewhere}", file.display());
     Err(Failure::new(FailureKind::NotFound, message))
+}
+
+/// Has the daemon forget logins that it remembers, and tokens for them. It may be of a version that cannot.
+fn forget(paths: &Paths, registry: &str) {
+    if let Err(error) = Daemon::new(paths.clone()).ask_running(&Request::ForgetLogins) {
+        errln!(
+            "note: the daemon has not forgotten the login: {error}; it sends it to {registry} for some minutes yet, or until it ends \
+             (`xebec daemon stop`)"
+        );
+    }
 }
 
 /// The registry's host from what users write: also a URL, and Docker Hub by all its names.

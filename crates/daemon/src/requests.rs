@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use xebec_images::clients::Clients;
 use xebec_images::images::Report;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::{ImageRequest, Reply, Request};
@@ -34,6 +35,7 @@ pub(crate) struct Requests {
     pub(crate) status: Arc<StatusReports>,
     pub(crate) explanations: Arc<Explanations>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) clients: Arc<Clients>,
     pub(crate) background: Background,
 }
 
@@ -84,6 +86,10 @@ impl Requests {
             Request::Collect { target, dry_run } => self.collect(target, dry_run).await,
             Request::Pin { image, pinned } => self.removal.pin(&image, pinned).map(|()| Reply::Done),
             Request::Forget { image, force } => self.forget(image, force).await,
+            Request::ForgetLogins => {
+                self.clients.forget_logins();
+                Ok(Reply::Done)
+            }
             Request::Status => Ok(Reply::Status(Box::new(self.status.status()))),
             Request::Explain { name } => self.explain(name).await,
             Request::ExplainStart { name } => {

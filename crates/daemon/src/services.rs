@@ -135,6 +135,7 @@ impl Made {
             status: self.reports.status.clone(),
             explanations: self.reports.explanations.clone(),
             metrics: self.reports.metrics.clone(),
+            clients: opened.images.clients().clone(),
             background: self.background.clone(),
         }
     }

@@ -162,6 +162,15 @@ impl Clients {
         })
     }
 
+    /// Calls that begin from now on send no login, and no token for one, that was read before.
+    pub fn forget_logins(&self) {
+        self.clients
+            .lock()
+            .clients
+            .values()
+            .for_each(Client::forget_logins);
+    }
+
     /// Counters of all clients together.
     pub fn stats(&self) -> Stats {
         self.clients.lock().stats()

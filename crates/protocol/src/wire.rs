@@ -201,6 +201,8 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Send registries no login any more that is only remembered: files of logins are read again.
+    ForgetLogins,
     /// What the daemon is doing.
     Status,
     /// Why readers waited.

@@ -36,6 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("private/commands", commands),
         case("private/other-registries", other_registries),
         case("private/only-readers", only_readers),
+        case("private/logout", logout),
         case("private/containerd", containerd),
         case("private/docker", docker),
     ]
@@ -132,18 +133,19 @@ fn commands(world: &World) -> Result<Outcome> {
     ))
 }
 
-/// The thief's own registry says what he likes; his friend's has the layer.
-fn other_registries(world: &World) -> Result<Outcome> {
-    let login = || Options {
+/// A registry that asks for the owner's login.
+fn with_login() -> Options {
+    Options {
         access: Access::Basic {
             username: USER.to_owned(),
             password: PASSWORD.to_owned(),
         },
         ..Options::default()
-    };
-    let mut lab = Lab::with(world, login())?;
-    let (image, key) = owned()?;
-    let owner = lab.push(&image, "app");
+    }
+}
+
+/// Makes a file of logins with the owner's, and has commands use it.
+fn log_in(lab: &mut Lab<'_>) -> Result<()> {
     let config = lab.path("owner");
     std::fs::create_dir_all(&config)?;
     let auth = json!({"auths": {lab.registry.host(): {"username": USER, "password": PASSWORD}}});
@@ -151,6 +153,33 @@ fn other_registries(world: &World) -> Result<Outcome> {
     std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o700))?;
     lab.environment
         .push(("DOCKER_CONFIG", config.display().to_string()));
+    Ok(())
+}
+
+/// A daemon that has used a login does not use it any more once its user has logged out, and does again after the next login.
+fn logout(world: &World) -> Result<Outcome> {
+    let mut lab = Lab::with(world, with_login())?;
+    let (image, _) = owned()?;
+    let names = lab.push(&image, "app");
+    let host = lab.registry.host();
+    for _ in 0..2 {
+        log_in(&mut lab)?;
+        lab.xebec("root", &["pull", &names.tag])?.expect(0, &[])?;
+        lab.xebec("root", &["logout", &host])?
+            .expect(0, &["logged out"])?;
+        lab.xebec("root", &["pull", &names.tag])?.expect(4, &[])?;
+    }
+    Ok(Outcome::Passed(
+        "refused right after each of two logouts".to_owned(),
+    ))
+}
+
+/// The thief's own registry says what he likes; his friend's has the layer.
+fn other_registries(world: &World) -> Result<Outcome> {
+    let mut lab = Lab::with(world, with_login())?;
+    let (image, key) = owned()?;
+    let owner = lab.push(&image, "app");
+    log_in(&mut lab)?;
     // Its pages come in while it is read: some are here, and others are missing.
     lab.xebec("root", &["index", "--push", &owner.tag])?
         .expect(0, &[])?;

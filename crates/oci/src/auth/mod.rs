@@ -172,6 +172,11 @@ impl Authenticator {
         challenges.insert(server.authority.clone(), challenge);
     }
 
+    /// Forgets all proofs: credentials are looked up again for the next request.
+    pub(crate) fn forget(&self) {
+        self.0.tokens.clear();
+    }
+
     /// Forgets a proof that was refused.
     pub(crate) fn refuse(&self, server: &Server, scope: &Scope, header: &str) {
         self.0.tokens.slot(&key(server, scope)).forget(header);

@@ -153,6 +153,11 @@ impl Tokens {
         }
         slots.entry(key.clone()).or_default().clone()
     }
+
+    /// Forgets all. A renewal that is under way is of use to those only who wait for it.
+    pub(crate) fn clear(&self) {
+        self.0.lock().clear();
+    }
 }
 
 #[cfg(test)]

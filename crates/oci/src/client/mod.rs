@@ -74,6 +74,11 @@ impl Client {
         })
     }
 
+    /// Forgets the logins and tokens that this client and all clones of it have: the next request looks for a login again.
+    pub fn forget_logins(&self) {
+        self.transport.auth.forget();
+    }
+
     /// What this client and all clones of it asked for and got.
     pub fn stats(&self) -> Stats {
         self.counters.read()

@@ -77,6 +77,27 @@ async fn every_kind_of_proof() {
 }
 
 #[tokio::test]
+async fn a_login_that_was_taken_away_is_sent_until_it_is_to_be_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let basic = Access::Basic {
+        username: "user".to_owned(),
+        password: "pass".to_owned(),
+    };
+    for access in [basic, login(Duration::from_secs(300))] {
+        let registry = registry(access);
+        put_image(&registry, 1000);
+        let client = client_with(directory.path(), &registry.host(), USER);
+        let other = client.with_own_stats();
+        client.resolve(&tagged(&registry), &amd64()).await.unwrap();
+        std::fs::write(directory.path().join("config.json"), "{}").unwrap();
+        other.resolve(&tagged(&registry), &amd64()).await.unwrap();
+        client.forget_logins();
+        let error = other.resolve(&tagged(&registry), &amd64()).await.unwrap_err();
+        assert!(matches!(error, ClientError::Unauthorized { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_or_missing_credentials_say_what_to_do() {
     let directory = tempfile::tempdir().unwrap();
     let basic = Access::Basic {
