@@ -52,8 +52,7 @@ pub(crate) use inspect::{InspectArgs, InspectType};
 pub(crate) use install::InstallArgs;
 pub(crate) use json::Json;
 pub(crate) use lifecycle::{
-    AgainArgs, ContainerCommand, Filter, KillArgs, LogsArgs, NamesArgs, Origin, PsArgs, RenameArgs, RmArgs,
-    StopArgs,
+    AgainArgs, ContainerCommand, Filter, KillArgs, LogsArgs, NamesArgs, PsArgs, RenameArgs, RmArgs, StopArgs,
 };
 pub(crate) use login::{LoginArgs, LoginPlace, LogoutArgs};
 pub(crate) use network::NetworkCommand;

@@ -2,15 +2,16 @@
 
 use std::process::ExitCode;
 
-use xebec_container::{ExecOptions, processes};
+use xebec_container::{ExecOptions, Screen, processes};
 use xebec_keeper::client::Daemon;
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
 use crate::args::{ExecArgs, TopArgs};
 use crate::container_lookup::directories;
 use crate::running::{find, find_going_on};
-use crate::slow_readers::SlowReaders;
+use crate::slow_readers::{self, SlowReaders};
 use crate::text;
 
 /// `xebec exec NAME CMD…`.
@@ -22,13 +23,18 @@ pub(crate) fn exec(paths: &Paths, args: &ExecArgs) -> Result<ExitCode, Failure> 
         user: args.user.clone(),
         interactive: args.interactive,
         tty: args.tty,
+        screen: Screen::default(),
         detach: args.detach,
     };
     let record = find_going_on(paths, args.name())?;
-    let is_told = !args.tty && !args.detach;
-    let readers = is_told.then(|| SlowReaders::watch(&Daemon::new(paths.clone()), &record.id));
+    let (daemon, began_ms) = (Daemon::new(paths.clone()), milliseconds_since_1970());
+    let screen = args.tty.then(|| options.screen.clone());
+    let readers = (!args.detach).then(|| SlowReaders::watch(&daemon, &record.id, screen));
     let ended = xebec_container::exec(&record, &options, &directories(paths));
     drop(readers);
+    if !args.detach && !matches!(ended, Ok(xebec_container::ExitCode(0))) {
+        slow_readers::tell_failed(paths, &record.id, began_ms);
+    }
     match ended {
         Ok(code) => Ok(code.into()),
         Err(error) => {

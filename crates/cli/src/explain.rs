@@ -17,24 +17,16 @@ use crate::{text, wait_text};
 
 /// `xebec explain`.
 pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> {
-    let daemon = Daemon::new(paths.clone());
     if args.start {
-        return start::explain(paths, &daemon, args);
+        return start::explain(paths, &Daemon::new(paths.clone()), args);
     }
     let name = args.name.clone().unwrap_or_default();
-    let explain = |name: &str| match daemon.ask_running(&Request::Explain {
-        name: name.to_owned(),
-    })? {
-        Some(Reply::Explained(explanation)) => Ok(*explanation),
-        Some(_) => Err(unexpected_reply()),
-        None => xebec_daemon::explain::explain_without_daemon(paths, name),
-    };
-    let mut explanation = match explain(&name) {
+    let mut explanation = match waits_of(paths, &name) {
         // The daemon knows mounts by their whole paths.
         Err(failure) if failure.kind == FailureKind::NotFound && Path::new(&name).is_dir() => {
             let path = Path::new(&name).canonicalize();
             let path = path.map_err(|error| Failure::host(format!("find {name}"), error))?;
-            explain(&path.to_string_lossy()).map_err(|_| failure)?
+            waits_of(paths, &path.to_string_lossy()).map_err(|_| failure)?
         }
         explained => explained?,
     };
@@ -50,6 +42,18 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
     }
     print(&explanation, args.slow);
     Ok(())
+}
+
+/// What the daemon knows of a name's waits, or what is kept of them where none runs.
+pub(crate) fn waits_of(paths: &Paths, name: &str) -> Result<Explanation, Failure> {
+    let request = Request::Explain {
+        name: name.to_owned(),
+    };
+    match Daemon::new(paths.clone()).ask_running(&request)? {
+        Some(Reply::Explained(explanation)) => Ok(*explanation),
+        Some(_) => Err(unexpected_reply()),
+        None => xebec_daemon::explain::explain_without_daemon(paths, name),
+    }
 }
 
 fn print(explanation: &Explanation, slow: bool) {

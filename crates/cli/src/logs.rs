@@ -12,6 +12,7 @@ use xebec_protocol::paths::Paths;
 use crate::args::LogsArgs;
 use crate::container_lookup::{directories, not_found};
 use crate::print;
+use crate::slow_readers::tell_failed;
 
 /// How often it is looked for more.
 const LOOK: Duration = Duration::from_millis(50);
@@ -38,10 +39,14 @@ pub(crate) fn logs(paths: &Paths, args: &LogsArgs) -> Result<(), Failure> {
     if let Err(error) = reader.read(|entry| printer.print(&entry)) {
         return Err(unreadable(error));
     }
-    match args.follow {
-        true => follow_on(&directories, &container, &mut reader, printer),
-        false => Ok(()),
+    if args.follow {
+        follow_on(&directories, &container, &mut reader, printer)?;
     }
+    // Its program has seen an input/output error only.
+    if let Some(began_ms) = container.saved.as_ref().and_then(|saved| saved.started_ms) {
+        tell_failed(paths, &container.name, began_ms);
+    }
+    Ok(())
 }
 
 /// A reader of what a container writes from now on.

@@ -31,6 +31,7 @@ mod logging;
 mod login;
 mod logs;
 mod network;
+mod origin;
 mod progress;
 mod prompt;
 mod record;

@@ -1,6 +1,6 @@
 //! `xebec network`.
 
-use xebec_container::cleanup_stale;
+use xebec_container::{Net, cleanup_stale, containers};
 use xebec_network::{Attachment, DEFAULT_NETWORK, Definition, NetworkError, Networks, Places};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
@@ -8,6 +8,7 @@ use xebec_protocol::paths::Paths;
 use crate::args::{Json, NetworkCommand};
 use crate::container_lookup::directories;
 use crate::failures::Failures;
+use crate::origin::Origin;
 use crate::template::{Format, print_found};
 use crate::text;
 
@@ -44,16 +45,35 @@ pub(crate) fn command(paths: &Paths, command: &NetworkCommand) -> Result<(), Fai
                 }
             }
             print_names(&removed, *json)?;
+            note_who_needs(paths, &removed);
             end_with(failed)?;
         }
         NetworkCommand::Prune { json, .. } => {
             forget_dead_containers(paths);
             let (removed, failed) = networks.prune().map_err(failure)?;
             print_names(&removed, *json)?;
+            note_who_needs(paths, &removed);
             end_with(failed)?;
         }
     }
     Ok(())
+}
+
+/// Names the containers that do not run, and that cannot be started again without one of these networks.
+fn note_who_needs(paths: &Paths, removed: &[String]) {
+    let found = containers(&directories(paths)).map(|found| found.containers);
+    for container in found.unwrap_or_default() {
+        let args = Origin::of(&container).and_then(|origin| origin.args());
+        let Ok(Net::Network(network)) = args.map(|args| args.container.network.net()) else {
+            continue;
+        };
+        if !container.is_active() && removed.contains(&network) {
+            let name = &container.name;
+            errln!(
+                "note: {name}, which does not run, was started in the network {network}: make that again before you start {name}"
+            );
+        }
+    }
 }
 
 /// A container whose `xebec run` was killed uses its network no more.

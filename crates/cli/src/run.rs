@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use serde::Serialize;
 use xebec_container::{Again, ConfigNotifier, Event, Identity, ImageConfig, Prepared, RunError, RunOptions};
 use xebec_format::digest::Digest;
 use xebec_keeper::client::{Daemon, unexpected_reply};
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{
@@ -19,9 +20,10 @@ use xebec_protocol::wire::{
     ServiceCommand, Touched,
 };
 
-use crate::args::{Origin, Pull, RunArgs};
+use crate::args::{Pull, RunArgs};
 use crate::caller;
 use crate::container_lookup::directories;
+use crate::origin::Origin;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::slow_readers::{self, SlowReaders};
@@ -148,9 +150,9 @@ pub(crate) fn run_container(
     };
     prepared.set_manifest(mounted.manifest.to_string());
     let mut over = StartOver::new(&daemon, &holder);
-    let is_told = !is_detached && !args.tty;
-    let (name, began_ms) = (prepared.name().to_owned(), now_ms());
-    let readers = is_told.then(|| SlowReaders::watch(&daemon, &name));
+    let (name, began_ms) = (prepared.name().to_owned(), milliseconds_since_1970());
+    let screen = args.tty.then(|| options.screen.clone());
+    let readers = (!is_detached).then(|| SlowReaders::watch(&daemon, &name, screen));
     let result = run_on(prepared, &mounted, &mut over, report, |stages| {
         let (Some(file), Some(before)) = (&args.stats, before) else {
             return Ok(());
@@ -170,7 +172,7 @@ pub(crate) fn run_container(
     });
     drop(readers);
     if !is_detached && !matches!(result, Ok(xebec_container::ExitCode(0))) {
-        slow_readers::tell_failed(&daemon, &name, began_ms);
+        slow_readers::tell_failed(paths, &name, began_ms);
     }
     over.end();
     // Also after a failure: nobody else would give the view back before the daemon notices that we are gone.
@@ -232,11 +234,6 @@ impl StartOver {
     }
 }
 
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| now.as_millis() as u64)
-}
-
 fn run_on(
     prepared: Prepared<'_>,
     mounted: &Mounted,
@@ -265,7 +262,7 @@ fn run_on(
         }
         Event::Ready { .. } => {
             stages.insert("ready".to_owned(), started.elapsed().as_secs_f64() * 1e3);
-            over.tell(Some(now_ms()));
+            over.tell(Some(milliseconds_since_1970()));
             written = Some(ready(stages.clone()));
         }
         Event::Mounted { id } => over.container = Some(id),

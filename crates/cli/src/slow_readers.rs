@@ -1,23 +1,29 @@
 //! Readers that wait while a container runs in the foreground: a line on the terminal names them. Nothing else tells the user why
-//! all stands still, since the program that reads cannot know. A container that has the terminal itself (`--tty`) is left alone.
+//! all stands still, since the program that reads cannot know. Where the container has the terminal (`--tty`), nothing is written on a
+//! screen that one of its programs has as a whole.
 //!
 //! The daemon names the reader that waits longest on the host. While that is another container's, nothing is told here.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use xebec_container::Screen;
 use xebec_format::digest::Digest;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::explain::{WaitReport, WaitState};
+use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Reply, Request};
 
-use crate::{progress, text, wait_text};
+use crate::explain::waits_of;
+use crate::{print, progress, text, wait_text};
 
 /// How often the daemon is asked.
 const EACH: Duration = Duration::from_secs(1);
 /// Shortest wait that is told, in milliseconds.
 const LEAST_MS: f64 = 2000.0;
+/// How long the daemon may take to say which reads failed.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Tells of them until it is dropped.
 pub(crate) struct SlowReaders(Arc<End>);
@@ -29,15 +35,15 @@ struct End {
 }
 
 impl SlowReaders {
-    /// Begins to tell of a container's readers, if anything is to be shown.
-    pub(crate) fn watch(daemon: &Daemon, container: &str) -> Option<Self> {
+    /// Begins to tell of a container's readers, if anything is to be shown. `screen` is that of the container's own terminal.
+    pub(crate) fn watch(daemon: &Daemon, container: &str, screen: Option<Screen>) -> Option<Self> {
         if !progress::is_shown() {
             return None;
         }
         let end = Arc::new(End::default());
         let watch = {
             let (end, daemon, container) = (end.clone(), daemon.clone(), container.to_owned());
-            move || tell_of(&container, &daemon, &end)
+            move || tell_of(&container, &daemon, screen.as_ref(), &end)
         };
         // It is not waited for at the end: it may be asking a daemon that does not answer.
         let thread = std::thread::Builder::new().name("slow-readers".to_owned());
@@ -54,12 +60,14 @@ impl Drop for SlowReaders {
 }
 
 /// Says on standard error which of a container's reads failed since a time (in milliseconds since 1970), and why: its program has only
-/// seen an input/output error.
-pub(crate) fn tell_failed(daemon: &Daemon, container: &str, since_ms: u64) {
-    let request = Request::Explain {
-        name: container.to_owned(),
-    };
-    let Ok(Some(Reply::Explained(explanation))) = daemon.ask_running(&request) else {
+/// seen an input/output error. A daemon that does not answer is not waited for.
+pub(crate) fn tell_failed(paths: &Paths, container: &str, since_ms: u64) {
+    let (answer, answered) = mpsc::channel();
+    let (paths, name) = (paths.clone(), container.to_owned());
+    let asking = std::thread::Builder::new().name("failed-reads".to_owned());
+    // Nobody may wait for the answer any more.
+    let asked = asking.spawn(move || _ = answer.send(waits_of(&paths, &name)));
+    let Ok(Ok(Ok(explanation))) = asked.map(|_| answered.recv_timeout(PATIENCE)) else {
         return;
     };
     let is_own = |wait: &&WaitReport| wait.container.as_deref() == Some(container);
@@ -85,7 +93,7 @@ fn failed_sentence(failed: &[&WaitReport], container: &str) -> Option<String> {
     Some(text::printable(&said))
 }
 
-fn tell_of(container: &str, daemon: &Daemon, end: &End) {
+fn tell_of(container: &str, daemon: &Daemon, screen: Option<&Screen>, end: &End) {
     let mut told = Told::default();
     loop {
         {
@@ -97,6 +105,9 @@ fn tell_of(container: &str, daemon: &Daemon, end: &End) {
                 return;
             }
         }
+        if screen.is_some_and(Screen::is_taken) {
+            continue;
+        }
         let Ok(Some(Reply::Status(status))) = daemon.ask_running(&Request::Status) else {
             continue;
         };
@@ -105,7 +116,12 @@ fn tell_of(container: &str, daemon: &Daemon, end: &End) {
         if let Some(wait) = own.filter(|wait| told.is_due(wait)) {
             let has_come = end.has_come.lock();
             if !*has_come {
-                errln!("note: {}", sentence(wait, container));
+                let said = sentence(wait, container);
+                match screen {
+                    None => errln!("note: {said}"),
+                    // Neither do lines begin at the left by themselves there, nor is it known where the program stands.
+                    Some(_) => print::err(format_args!("\r\nnote: {said}\r\n")),
+                }
             }
         }
     }

@@ -55,6 +55,11 @@ impl Cpus {
         self.0 == 0
     }
 
+    /// The number of processors, in thousandths.
+    pub fn thousandths(self) -> u64 {
+        self.0
+    }
+
     /// The number of processors.
     pub(super) fn number(self) -> f64 {
         self.0 as f64 / 1000.0

@@ -1,5 +1,6 @@
 //! Which processes and which shared memory a container sees: `--pid` and `--ipc`.
 
+use std::fmt;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,16 @@ pub enum PidMode {
     Host,
     /// Those of another container.
     Container(String),
+}
+
+impl fmt::Display for PidMode {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Private => to.write_str("private"),
+            Self::Host => to.write_str("host"),
+            Self::Container(name) => write!(to, "container:{name}"),
+        }
+    }
 }
 
 impl FromStr for PidMode {
@@ -47,6 +58,15 @@ pub enum IpcMode {
     Private,
     /// Those of the host.
     Host,
+}
+
+impl fmt::Display for IpcMode {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Private => "private",
+            Self::Host => "host",
+        })
+    }
 }
 
 impl FromStr for IpcMode {

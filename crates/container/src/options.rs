@@ -8,7 +8,7 @@ use xebec_confinement::Confinement;
 use xebec_container_log::LogLimits;
 use xebec_volume::{Tmpfs, Volume};
 
-use crate::{IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, StopSignal};
+use crate::{IpcMode, Net, NetworkOptions, PidMode, Probe, RestartPolicy, Screen, StopSignal};
 
 /// How long a container may take to become ready before it is stopped, by default. The slowest start in the
 /// measurements on which Xebec is built (3 GB of python wheels at 100 Mbit/s) took 30 s.
@@ -57,6 +57,8 @@ pub struct RunOptions {
     pub interactive: bool,
     /// Whether the container gets a terminal of its own, joined to this process's terminal.
     pub tty: bool,
+    /// What becomes known of the screen of that terminal.
+    pub screen: Screen,
     /// Whether the container's standard output goes to this process's standard error.
     pub stdout_to_stderr: bool,
     /// Whether the container's layer is removed when the container has ended.
@@ -128,6 +130,7 @@ impl Default for RunOptions {
             confinement: Confinement::default(),
             interactive: false,
             tty: false,
+            screen: Screen::default(),
             stdout_to_stderr: false,
             rm: false,
             outlives_supervisor: true,

@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::probe::{LogPattern, Probe};
+use crate::screen::ScreenWatch;
 use crate::supervisor_event::SupervisorEvent;
 use xebec_container_log::LogStream;
 
@@ -180,6 +181,8 @@ impl Drop for LineSearch {
 pub(crate) enum Sink {
     /// This process's output.
     Own(Destination),
+    /// The same, with a look at what becomes of the screen there.
+    Screen(Destination, ScreenWatch),
     /// The container's log. `None` if that cannot be opened.
     Log(Option<LogStream>),
 }
@@ -189,6 +192,10 @@ impl Sink {
     fn write(&mut self, bytes: &[u8]) -> bool {
         match self {
             Self::Own(to) => write_all(to.fd(), bytes),
+            Self::Screen(to, watch) => {
+                watch.take(bytes);
+                write_all(to.fd(), bytes)
+            }
             Self::Log(None) => false,
             Self::Log(Some(log)) => {
                 log.take(bytes);

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::output::{self, Copying, Destination, LineSearch, Sink, Tail};
 use crate::runtime::Streams;
+use crate::screen::ScreenWatch;
 use crate::supervisor_event::SupervisorEvent;
 use crate::terminal::{ConsoleSocket, OUTPUT_PATIENCE, Terminal};
 use crate::{RunError, RunOptions};
@@ -123,7 +124,11 @@ impl ContainerStdio {
         let is_joined = options.interactive && options.detached.is_none();
         let terminal = Terminal::join(socket.receive()?, is_joined)?;
         let to = Destination::Stdout;
-        copies.push(output::copy(terminal.output()?, search(to), sink(to)).map_err(failed)?);
+        let shown = match options.detached {
+            None => Sink::Screen(to, ScreenWatch::new(&options.screen)),
+            Some(_) => sink(to),
+        };
+        copies.push(output::copy(terminal.output()?, search(to), shown).map_err(failed)?);
         Ok(Forwarding {
             terminal: Some(terminal),
             copies,

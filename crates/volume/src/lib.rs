@@ -72,7 +72,7 @@ pub use self::request::{Propagation, Relabel, Source, Submounts, Volume};
 pub use self::store::{VolumeInfo, VolumeStore};
 pub use self::targets::check_targets;
 pub use self::tmpfs::Tmpfs;
-pub use self::usage::anonymous_of;
+pub use self::usage::{anonymous_of, volumes_of};
 
 #[cfg(test)]
 mod tests;

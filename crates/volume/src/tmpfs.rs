@@ -110,6 +110,11 @@ fn check(option: &str) -> Result<Option<&'static str>, String> {
 }
 
 impl Tmpfs {
+    /// Its options as a user writes them, the default ones included.
+    pub fn options(&self) -> String {
+        self.options.join(",")
+    }
+
     /// In the form of the runtime's configuration.
     pub fn to_json(&self) -> Value {
         json!({ "destination": self.target, "type": "tmpfs", "source": "tmpfs", "options": self.options })

@@ -95,6 +95,12 @@ pub(super) fn containers(containers: &Path) -> Result<Vec<PathBuf>, VolumeError>
     paths.collect::<io::Result<_>>().map_err(failed)
 }
 
+/// The names of the volumes of the container with this directory, and where it sees each. Of a file that cannot be read there are none.
+pub fn volumes_of(state: &Path) -> Vec<(String, PathBuf)> {
+    let uses = read(state).unwrap_or_default().into_iter();
+    uses.map(|one| (one.name, one.target)).collect()
+}
+
 /// The anonymous volumes of the container with this directory, which go with it.
 pub fn anonymous_of(state: &Path) -> Vec<String> {
     let uses = read(state).unwrap_or_else(|error| {

@@ -487,8 +487,8 @@ fn history(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(shown.out.trim().to_owned()))
 }
 
-/// Who runs a container in the foreground is told on the terminal which reader waits, and without a terminal is told nothing; but of a
-/// read that failed with what it was, wherever the command writes.
+/// Who runs a container in the foreground is told on the terminal which reader waits, also where the container has the terminal, and
+/// without a terminal is told nothing; but of a read that failed with what it was, wherever the command writes, and also by `logs`.
 fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let mut layer = TarBuilder::new();
@@ -497,18 +497,18 @@ fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
     layer.file("late", content(0));
     let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(6))?;
     let names = lab.push_indexed(&image.build(), "app")?;
-    let words = [
-        "run",
-        "--rm",
-        "--name",
-        "web",
-        &names.tag,
-        "/bin/busybox",
-        "md5sum",
-        "/late",
-    ];
+    let words = |how: &[&'static str]| -> Vec<&str> {
+        let begin = [&["run"][..], how].concat();
+        let rest = ["--name", "web", &names.tag, "/bin/busybox", "md5sum", "/late"];
+        [&begin[..], &rest].concat()
+    };
     let mut shown = Vec::new();
-    for (root, is_terminal) in [("root", true), ("other", false)] {
+    for (root, is_terminal, how) in [
+        ("root", true, &["--rm"][..]),
+        ("own", true, &["--rm", "-it"]),
+        ("other", false, &["--rm"]),
+    ] {
+        let words = words(how);
         settings(&lab, root, "")?;
         // The settings of other cases give up an answer after two seconds.
         fs::write(lab.path(root).join("registries.toml"), "")?;
@@ -522,27 +522,40 @@ fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
         lab.registry.clear_faults();
         shown.push(output);
     }
-    let [terminal, pipe] = shown.as_slice() else {
+    let [terminal, own, pipe] = shown.as_slice() else {
         anyhow::bail!("{shown:?}");
     };
-    let told = terminal.lines().find(|line| line.contains(" in web has waited "));
-    let told = told.with_context(|| format!("no reader is named: {terminal}"))?;
-    ensure!(
-        told.contains("which is waiting for registry") && told.contains("`xebec explain web`"),
-        "{told}"
-    );
+    let mut all_told = String::new();
+    for shown in [terminal, own] {
+        let told = shown.lines().find(|line| line.contains(" in web has waited "));
+        let told = told.with_context(|| format!("no reader is named: {shown}"))?;
+        ensure!(
+            told.trim_start().starts_with("note: ")
+                && told.contains("which is waiting for registry")
+                && told.contains("`xebec explain web`"),
+            "{told}"
+        );
+        all_told = told.trim().to_owned();
+    }
     ensure!(!pipe.contains("has waited"), "{pipe:?}");
     settings(&lab, "failing", "fill_wait = \"2s\"\n")?;
     lab.registry.inject(When::blob().range(true), Fault::WrongBytes);
-    let ended = lab.xebec("failing", &words)?;
+    let ended = lab.xebec("failing", &words(&["--rm"]))?;
+    lab.xebec("failing", &words(&["-d"]))?.expect(0, &[])?;
+    lab.xebec("failing", &["wait", "web"])?.expect(0, &["1"])?;
     lab.registry.clear_faults();
     ensure!(ended.code != 0, "{ended:?}");
-    let failed = ended
-        .err
-        .lines()
-        .find(|line| line.contains(": web could not read "));
-    let failed = failed.with_context(|| format!("no failed read is named: {}", ended.err))?;
-    Ok(Outcome::Passed(format!("{}\n{failed}", told.trim())))
+    let mut failed = String::new();
+    for shown in [&ended, &lab.xebec("failing", &["logs", "web"])?] {
+        let line = shown
+            .err
+            .lines()
+            .find(|line| line.contains(": web could not read "));
+        let line = line.with_context(|| format!("no failed read is named: {}", shown.err))?;
+        failed = line.to_owned();
+    }
+    lab.xebec("failing", &["rm", "web"])?.expect(0, &[])?;
+    Ok(Outcome::Passed(format!("{all_told}\n{failed}")))
 }
 
 /// What a command writes on a terminal of its own, made by script(1). None of its words has a blank.

@@ -1,6 +1,5 @@
 //! What users do to containers that exist, and what `run` keeps for that.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -20,7 +19,7 @@ pub(crate) struct KeptArgs {
     #[arg(short, long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<String>,
     /// When to start the container again after its end: no, on-failure, on-failure:N, always, unless-stopped.
-    #[arg(long, value_name = "POLICY", default_value = "no", conflicts_with = "rm")]
+    #[arg(long, value_name = "POLICY", default_value = "no")]
     pub(crate) restart: RestartPolicy,
     /// The signal that asks the container to stop, instead of the image's.
     #[arg(long, value_name = "SIGNAL")]
@@ -247,19 +246,6 @@ pub(crate) enum ContainerCommand {
         #[arg(long)]
         watch: bool,
     },
-}
-
-/// What a container is started again with.
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Origin {
-    /// The arguments of the command that made it.
-    pub(crate) arguments: Vec<String>,
-    /// All its variables, as NAME=VALUE, those of files and of the caller included.
-    pub(crate) env: Vec<String>,
-    /// Where the command was called.
-    pub(crate) directory: PathBuf,
-    /// The file with the caller's logins at registries.
-    pub(crate) docker_config: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -29,8 +29,8 @@ pub(crate) struct ShareArgs {
     /// How much memory the kernel leaves to the container when memory is scarce; at most --memory.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::or_zero)]
     memory_reservation: Option<Bytes>,
-    /// The container's share of processor time when processors are busy; 1024 is usual.
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=262_144))]
+    /// The container's share of processor time when processors are busy, from 2 to 262144; 1024 is usual, and so is 0.
+    #[arg(short, long, value_name = "N", value_parser = shares)]
     cpu_shares: Option<u64>,
     /// The processors that the container runs on, such as 0-3,8.
     #[arg(long, value_name = "LIST")]
@@ -50,7 +50,7 @@ impl ShareArgs {
             devices: self.devices.clone(),
             sysctls: self.sysctls.clone(),
             memory_reservation: self.memory_reservation.filter(|size| size.0 > 0),
-            cpu_shares: self.cpu_shares,
+            cpu_shares: self.cpu_shares.filter(|shares| *shares > 0),
             cpuset_cpus: self.cpuset_cpus.clone(),
             cpuset_mems: self.cpuset_mems.clone(),
             oom_score_adj: self.oom_score_adj,
@@ -67,5 +67,13 @@ impl ShareArgs {
             group_add: self.group_add.clone(),
             ..options
         }
+    }
+}
+
+/// As docker has it: 0 is as if nothing had been said.
+fn shares(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(shares @ (0 | 2..=262_144)) => Ok(shares),
+        _ => Err("it is a number from 2 to 262144, or 0 for the usual share".to_owned()),
     }
 }

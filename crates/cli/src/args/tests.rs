@@ -128,6 +128,7 @@ fn flags_may_have_a_value_and_of_two_the_later_one_counts() {
     for (options, is_removed) in [
         ("--rm=true", true),
         ("--rm=false", false),
+        ("--rm=false -d --restart always --cpu-shares 0", false),
         ("--rm --rm", true),
         ("--rm --rm=false", false),
         ("--rm=false --rm -m 64m", true),

@@ -9,6 +9,7 @@ use xebec_kernel::clock::rfc3339_milliseconds;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
+use super::dockers::Settings;
 use crate::container_lookup::directories;
 use crate::containers::{Known, Listed, settled};
 
@@ -43,6 +44,7 @@ struct Dockers<'a> {
     state: State<'a>,
     config: Value,
     host_config: Value,
+    mounts: Vec<Value>,
     network_settings: Value,
 }
 
@@ -70,25 +72,28 @@ pub(super) fn find(paths: &Paths, name: &str) -> Result<Container, FindError> {
 }
 
 /// What is printed of a container.
-pub(super) fn shown(container: &Container, known: &Known) -> Result<Value, Failure> {
+pub(super) fn shown(paths: &Paths, container: &Container, known: &Known) -> Result<Value, Failure> {
     let saved = container.saved.as_ref();
     let listed = Listed::of(container, known);
     let inspected = Inspected {
         stop_signal: saved.map(|saved| saved.stop_signal).filter(|signal| *signal != 0),
         stop_timeout_ms: saved.map(|saved| saved.stop_timeout_ms),
         started_as: saved.map(|saved| &saved.caller),
-        dockers: Dockers::of(&listed, container.status()),
+        dockers: Dockers::of(
+            &listed,
+            container.status(),
+            Settings::of(paths, container, &listed),
+        ),
         listed: &listed,
     };
     serde_json::to_value(&inspected).map_err(|error| Failure::new(FailureKind::Host, error))
 }
 
 impl<'a> Dockers<'a> {
-    fn of(listed: &Listed<'a>, status: Status) -> Self {
+    fn of(listed: &Listed<'a>, status: Status, settings: Settings) -> Self {
         let time =
             |milliseconds: Option<u64>| milliseconds.map_or_else(|| NEVER.to_owned(), rfc3339_milliseconds);
         let is_running = matches!(status, Status::Running | Status::Paused | Status::Restarting);
-        let (policy, limit) = listed.restart.split_once(':').unwrap_or((&listed.restart, "0"));
         Self {
             id: listed.id,
             name: listed.name,
@@ -112,10 +117,9 @@ impl<'a> Dockers<'a> {
                 started_at: time(listed.started_ms),
                 finished_at: time(listed.finished_ms),
             },
-            config: json!({ "Image": listed.image, "Labels": listed.labels }),
-            host_config: json!({
-                "RestartPolicy": { "Name": policy, "MaximumRetryCount": limit.parse().unwrap_or(0_u32) },
-            }),
+            config: settings.config,
+            host_config: settings.host_config,
+            mounts: settings.mounts,
             network_settings: network_settings(listed),
         }
     }

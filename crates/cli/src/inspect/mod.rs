@@ -1,6 +1,7 @@
 //! `xebec inspect`: containers and images by their names.
 
 mod container;
+mod dockers;
 mod image;
 
 use serde_json::Value;
@@ -95,7 +96,7 @@ impl Names<'_> {
             return Ok(None);
         }
         match container::find(self.paths, name) {
-            Ok(container) => container::shown(&container, &self.known).map(Some),
+            Ok(container) => container::shown(self.paths, &container, &self.known).map(Some),
             Err(FindError::Unreadable(error)) => Err(Failure::host("look for a container", error)),
             Err(error) if is_container => Err(Failure::new(FailureKind::NotFound, error)),
             Err(_) => Ok(None),

@@ -22,6 +22,42 @@ fn keep(program: &Program, name: &str, id: &str) {
     fs::write(directory.join("container.json"), saved.to_string()).unwrap();
 }
 
+/// The same of one that this command made, called in the parent of the root directory.
+fn keep_made_by(program: &Program, name: &str, words: &[&str], env: &[&str]) {
+    keep(program, name, "ab0000000003");
+    let file = program
+        .root()
+        .join("containers")
+        .join(name)
+        .join("container.json");
+    let mut saved: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    saved["caller"] = json!({
+        "arguments": words, "env": env, "directory": program.root().parent().unwrap(), "docker_config": null,
+    });
+    fs::write(file, saved.to_string()).unwrap();
+}
+
+/// Writes the record of the image that these containers are of.
+fn know_image(program: &Program) {
+    let digest = |digit: &str| format!("sha256:{}", digit.repeat(64));
+    let config = json!({"os": "linux", "config": {
+        "Env": ["LANG=C", "PORT=80"], "Entrypoint": ["/entry"], "Cmd": ["serve"], "User": "app", "WorkingDir": "/srv",
+        "ExposedPorts": {"80/tcp": {}},
+    }});
+    let record = json!({
+        "references": ["registry.lan/app:1"], "manifest_digest": digest("1"),
+        "media_type": "application/vnd.oci.image.manifest.v1+json", "manifest": "{}", "config": config.to_string(),
+        "layers": [], "last_used": 1,
+    });
+    let images = program.root().join("images");
+    fs::create_dir_all(&images).unwrap();
+    fs::write(
+        images.join(format!("{}.json", "1".repeat(64))),
+        record.to_string(),
+    )
+    .unwrap();
+}
+
 /// Has this process be the container's, so that it runs.
 fn run(program: &Program, name: &str) {
     let pid = i32::try_from(std::process::id()).unwrap();
@@ -101,6 +137,82 @@ fn the_last_containers_are_listed_also_if_they_have_ended() {
     assert_eq!(ids(&["-n", "1"]), all[..1]);
     assert_eq!(ids(&["-l"]), all[..1]);
     assert_eq!(ids(&["-n", "0"]).len(), 0);
+}
+
+#[test]
+fn inspect_shows_by_dockers_names_what_a_container_was_made_with() {
+    let program = two();
+    know_image(&program);
+    let words = "run -d --name made -e PORT=90 -v ./site:/site:ro -v data:/data --tmpfs /scratch -p 8080:80 --memory 64m --cpus 1.5 \
+                 --cap-drop ALL --cap-add CHOWN --read-only --rm=false -w /work registry.lan/app:1 other";
+    let words: Vec<&str> = words.split_whitespace().collect();
+    keep_made_by(&program, "made", &words, &["PORT=90"]);
+    fs::create_dir_all(program.root().join("volumes/data/_data")).unwrap();
+    let shown = json_of(&program.output(&["inspect", "made"]));
+    let one = &shown[0];
+    let site = program.root().parent().unwrap().join("site");
+    let (site, data) = (site.to_str().unwrap(), program.root().join("volumes/data/_data"));
+    for (place, value) in [
+        ("/Config/Image", json!("registry.lan/app:1")),
+        (
+            "/Config/Env",
+            json!([
+                "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "LANG=C",
+                "PORT=90"
+            ]),
+        ),
+        ("/Config/Cmd", json!(["other"])),
+        ("/Config/Entrypoint", json!(["/entry"])),
+        ("/Config/User", json!("app")),
+        ("/Config/WorkingDir", json!("/work")),
+        ("/Config/Labels", json!({"tier": "front"})),
+        ("/HostConfig/RestartPolicy/Name", json!("on-failure")),
+        ("/HostConfig/AutoRemove", json!(false)),
+        (
+            "/HostConfig/Binds",
+            json!([format!("{site}:/site:ro"), "data:/data"]),
+        ),
+        (
+            "/HostConfig/PortBindings",
+            json!({"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "8080"}]}),
+        ),
+        ("/HostConfig/Memory", json!(64 << 20)),
+        ("/HostConfig/NanoCpus", json!(1_500_000_000_u64)),
+        ("/HostConfig/CapAdd", json!(["CHOWN"])),
+        ("/HostConfig/CapDrop", json!(["ALL"])),
+        ("/HostConfig/ReadonlyRootfs", json!(true)),
+        (
+            "/Mounts/0",
+            json!({"Type": "bind", "Source": site, "Destination": "/site", "Mode": "ro", "RW": false}),
+        ),
+        (
+            "/Mounts/1",
+            json!({
+                "Type": "volume", "Name": "data", "Source": data, "Driver": "local", "Destination": "/data", "Mode": "", "RW": true,
+            }),
+        ),
+        ("/Mounts/2/Destination", json!("/scratch")),
+    ] {
+        assert_eq!(one.pointer(place), Some(&value), "{place} of {one:#}");
+    }
+    let output = program.output(&["inspect", "-f", "{{json .HostConfig.Memory}}", "made"]);
+    assert_eq!(text(&output.stdout), "67108864\n");
+    // What it cannot be started without is missed when it goes.
+    let networks = program.root().join("networks");
+    fs::create_dir_all(&networks).unwrap();
+    let words = ["run", "-d", "--network", "shop", "registry.lan/app:1"];
+    keep_made_by(&program, "shops", &words, &[]);
+    let create = program.output(&["network", "create", "shop"]);
+    assert!(create.status.success(), "{create:?}");
+    let output = program.output(&["network", "rm", "shop"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("note: shops, which does not run,"), "{said}");
+    assert!(!said.contains("made,"), "{said}");
+    // Of one that an earlier version made there is what is known.
+    let shown = json_of(&program.output(&["inspect", "db"]));
+    assert_eq!(shown[0]["Mounts"], json!([]));
+    assert_eq!(shown[0]["Config"]["Image"], "registry.lan/app:1");
 }
 
 #[test]

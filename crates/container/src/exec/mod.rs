@@ -154,6 +154,7 @@ impl Start<'_> {
         become_subreaper()?;
         let streams_of = RunOptions {
             tty: options.tty,
+            screen: options.screen.clone(),
             interactive: options.interactive,
             ..RunOptions::default()
         };

@@ -1,5 +1,7 @@
 //! What the user asks of a command that joins a container.
 
+use crate::Screen;
+
 /// What is run in a container that runs.
 #[derive(Clone, Debug, Default)]
 pub struct ExecOptions {
@@ -15,6 +17,8 @@ pub struct ExecOptions {
     pub interactive: bool,
     /// Whether the command gets a terminal of its own, joined to this process's terminal.
     pub tty: bool,
+    /// What becomes known of the screen of that terminal.
+    pub screen: Screen,
     /// Whether this process does not wait for the command, which then has no input and no output.
     pub detach: bool,
 }

@@ -36,6 +36,7 @@ fn exec_process() {
         user: text("user"),
         interactive: orders["interactive"] == true,
         tty: orders["tty"] == true,
+        screen: xebec_container::Screen::default(),
         detach: orders["detach"] == true,
     };
     let code = exec(&record, &options, &dirs).unwrap_or_else(|error| {
