@@ -324,9 +324,13 @@ fn check_tag(tag: &str) -> Result<(), ReferenceError> {
     }
 }
 
+/// A host of one word, such as `MyHost`, is told from the beginning of a path by its upper case only: it is printed so.
 impl fmt::Display for Repository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.registry, self.name)
+        match is_host(&self.registry) {
+            true => write!(f, "{}/{}", self.registry, self.name),
+            false => write!(f, "{}/{}", self.registry.to_ascii_uppercase(), self.name),
+        }
     }
 }
 
@@ -377,7 +381,9 @@ mod tests {
             ("[::1]:5000/foo/bar:x", "[::1]:5000/foo/bar:x"),
             ("[2001:db8::1]/foo", "[2001:db8::1]/foo"),
             ("ghcr.io/a/b/c__d", "ghcr.io/a/b/c__d"),
-            ("MyHost/foo", "myhost/foo"),
+            ("MyHost/foo", "MYHOST/foo"),
+            ("MYHOST/foo", "MYHOST/foo"),
+            ("myhost/foo", "docker.io/myhost/foo"),
             ("host:80/foo", "host:80/foo"),
             ("oci:5000/foo", "oci:5000/foo"),
             ("docker:nginx", "docker.io/library/docker:nginx"),
@@ -416,6 +422,14 @@ mod tests {
             assert_eq!(reference.registry(), registry);
             assert_eq!(reference.to_string(), format!("{registry}/app"));
         }
+    }
+
+    #[test]
+    fn a_host_of_one_word_stays_one_when_it_is_printed() {
+        let [one, other] = ["MyHost/foo", "MYHOST/foo"].map(|text| text.parse::<Reference>().unwrap());
+        assert_eq!(one, other);
+        assert_eq!(one.registry(), "myhost");
+        assert_eq!(one.to_string().parse(), Ok(one));
     }
 
     #[test]

@@ -207,7 +207,10 @@ fn inspect_shows_by_dockers_names_what_a_container_was_made_with() {
     assert!(create.status.success(), "{create:?}");
     let output = program.output(&["network", "rm", "shop"]);
     let said = text(&output.stderr);
-    assert!(output.status.success() && said.contains("note: shops, which does not run,"), "{said}");
+    assert!(
+        output.status.success() && said.contains("note: shops, which does not run,"),
+        "{said}"
+    );
     assert!(!said.contains("made,"), "{said}");
     // Of one that an earlier version made there is what is known.
     let shown = json_of(&program.output(&["inspect", "db"]));

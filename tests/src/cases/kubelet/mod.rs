@@ -19,7 +19,7 @@ use crate::runner::{Case, Outcome};
 use crate::world::World;
 
 /// Longest that one case may take, on a busy machine.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_secs(300);
 
 pub(crate) fn cases() -> Vec<Case> {
     let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {

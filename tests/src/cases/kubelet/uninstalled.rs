@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ const PROGRAM: &str = "/usr/local/bin/xebec";
 const UNITS: &str = "/etc/systemd/system";
 /// What the service manager stands in for: it notes what it is asked.
 const SYSTEMCTL: &str = "#!/bin/sh\necho \"$*\" >> \"$(dirname \"$0\")/ran\"\n";
+
+/// How long what is left of a pod may stay: the kubelet collects that once a minute, first containers, then their sandboxes.
+const COLLECTED: Duration = Duration::from_secs(130);
 
 /// This machine, as far as an installation changes it, in the case's own mounts.
 struct Host<'a> {
@@ -263,10 +267,14 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     for name in ["part", "whole"] {
         kubelet.remove(name)?;
     }
-    wait_until(SOON, "containerd has removed what was on lazy images", || {
-        let listed = containerd.does(&["--namespace", cri::NAMESPACE, "snapshots", "ls"])?;
-        Ok(!listed.contains("Active"))
-    })
+    wait_until(
+        COLLECTED,
+        "containerd has removed what was on lazy images",
+        || {
+            let listed = containerd.does(&["--namespace", cri::NAMESPACE, "snapshots", "ls"])?;
+            Ok(!listed.contains("Active"))
+        },
+    )
     .with_context(|| containerd.last_words())?;
     host.uninstall(program)?;
     run(&mut host.command(program, &["daemon", "stop"]))?;
