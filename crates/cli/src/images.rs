@@ -57,7 +57,7 @@ pub(crate) fn mount(paths: &Paths, args: &MountArgs) -> Result<(), Failure> {
 /// `xebec umount DIR`.
 pub(crate) fn umount(paths: &Paths, directory: &Path) -> Result<(), Failure> {
     let holder = Holder::Directory {
-        path: absolute(directory)?,
+        path: absolute(directory, "`xebec daemon status` lists what is mounted")?,
     };
     Daemon::new(paths.clone())
         .ask(&Request::Release { view: None, holder }, &mut |_| ())
@@ -221,7 +221,7 @@ fn print_checked(image: &str, layers: &[CheckedLayer]) {
 
 /// The directory that an image is to be mounted on.
 fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
-    let directory = absolute(path)?;
+    let directory = absolute(path, "make it first, or name another")?;
     if !directory.is_dir() {
         let message = format!("{} is a file: an image is mounted on a directory", path.display());
         return Err(Failure::new(FailureKind::Usage, message));
@@ -229,12 +229,16 @@ fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
     Ok(directory)
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+/// The whole path of a directory; `advice` is what to do if it is not there.
+fn absolute(path: &Path, advice: &str) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|error| {
-        let kind = match error.kind() {
-            std::io::ErrorKind::NotFound => FailureKind::NotFound,
-            _ => FailureKind::Usage,
-        };
-        Failure::new(kind, format!("{}: {error}", path.display()))
+        let path = path.display();
+        match error.kind() {
+            std::io::ErrorKind::NotFound => Failure::new(
+                FailureKind::NotFound,
+                format!("there is no directory {path}; {advice}"),
+            ),
+            _ => Failure::new(FailureKind::Usage, format!("{path}: {error}")),
+        }
     })
 }

@@ -2,6 +2,7 @@
 
 mod list;
 
+use std::fs::File;
 use std::sync::Arc;
 
 use xebec_images::images::Report;
@@ -32,6 +33,12 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     }
     if args.merge {
         return merge_recordings(paths, args);
+    }
+    // The service may run for minutes before the key is needed. It is not read here: what runs containers sees this process's memory.
+    if let Some(key) = &args.sign
+        && let Err(error) = File::open(key)
+    {
+        return Err(Failure::host(format!("read the key {}", key.display()), error));
     }
     let daemon = Daemon::new(paths.clone());
     let options = RecordOptions {

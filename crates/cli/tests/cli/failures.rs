@@ -158,3 +158,29 @@ fn who_starts_no_daemon_says_which_commands_do() {
         assert!(!program.run().join(file).exists(), "{file}");
     }
 }
+
+/// What is not there is named with what to do, before anything long begins.
+#[test]
+fn a_path_that_is_not_there_is_named_with_what_to_do() {
+    let program = Program::new();
+    for (arguments, words) in [
+        (
+            &["mount", "image", "/nosuch/x"][..],
+            ["/nosuch/x", "make it first"],
+        ),
+        (&["umount", "/nosuch/x"], ["/nosuch/x", "xebec daemon status"]),
+        (
+            &["record", "--sign", "/nosuch/key", "127.0.0.1:1/image"],
+            ["the key /nosuch/key", "No such file"],
+        ),
+    ] {
+        let output = program.output(arguments);
+        let said = text(&output.stderr);
+        assert!(!output.status.success());
+        assert!(
+            words.iter().all(|word| said.contains(word)),
+            "{arguments:?}: {said}"
+        );
+    }
+    assert!(!program.run().join("xebec.sock").exists(), "a daemon was started");
+}
