@@ -47,7 +47,7 @@
 //! | `saved`, `saved_run`, `container` | what is kept of containers, and finding them |
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
 //! | `network` | the container's network, and its files in `/etc` that follow from it |
-//! | `probe`, `probe_watch`, `output` | readiness |
+//! | `probe_watch`, `output` | readiness, by the crate `probe` |
 
 mod bundle;
 mod cgroup_warm_up;
@@ -73,7 +73,6 @@ mod options;
 mod other_namespace;
 mod output;
 mod prediction;
-mod probe;
 mod probe_watch;
 mod process;
 mod record;
@@ -118,7 +117,6 @@ pub use lifecycle::{
 pub use namespaces::{IpcMode, PidMode};
 pub use network::{Net, NetworkOptions, RecordedNetwork};
 pub use options::{Again, RunOptions};
-pub use probe::{Probe, ProbeParseError};
 pub use process::{command_line, environment};
 pub use record::{Record, Running, has_records, list, may_have_orphan};
 pub use restart_policy::RestartPolicy;
@@ -132,3 +130,4 @@ pub use supervisor_event::ConfigNotifier;
 pub use top::{ProcessInfo, processes};
 pub use usage::{Usage, usage};
 pub use user::{Identity, UserError};
+pub use xebec_probe::{Probe, ProbeParseError};

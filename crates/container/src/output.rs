@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::probe::{LogPattern, Probe};
 use crate::screen::ScreenWatch;
 use crate::supervisor_event::SupervisorEvent;
 use xebec_container_log::LogStream;
+use xebec_probe::{LogPattern, Probe};
 
 /// Longest part of a line that is searched and kept. Longer lines are data rather than messages.
 const LINE_LIMIT: usize = 64 << 10;
@@ -158,8 +158,8 @@ impl LineSearch {
             sender,
             ..
         } = self;
-        patterns.retain(|(index, LogPattern(pattern))| {
-            let matches = pattern.is_match(line);
+        patterns.retain(|(index, pattern)| {
+            let matches = pattern.is_in(line);
             if matches {
                 // The supervisor drops the receiver when the container has ended.
                 let _ = sender.send(SupervisorEvent::ProbeSucceeded(*index));

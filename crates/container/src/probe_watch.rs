@@ -18,8 +18,8 @@ use parking_lot::{Condvar, Mutex};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use xebec_kernel::path::open_in_root;
+use xebec_probe::{self as probe, Probe};
 
-use crate::probe::{self, Probe};
 use crate::runtime::Runtime;
 use crate::supervisor_event::SupervisorEvent;
 use crate::{Net, RunError, RunOptions};

@@ -10,13 +10,13 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
+use xebec_probe::Probe;
 
 use crate::bundle::Bundle;
 use crate::cgroup_warm_up::CgroupWarmUp;
 use crate::init::Init;
 use crate::output::Tail;
 use crate::prediction::PredictedCreate;
-use crate::probe::{self, Probe};
 use crate::probe_watch::{ProbeTarget, ProbeWatch};
 use crate::signal_watch::SignalWatch;
 use crate::stdio::{Forwarding, finish_copies};
@@ -417,6 +417,6 @@ impl<'a> Supervisor<'a> {
     fn missing(&self) -> String {
         let probes = self.config.options.probes.iter().zip(&self.waiting);
         let missing = probes.filter(|(_, waiting)| **waiting);
-        probe::unsuccessful(missing.map(|(probe, _)| probe))
+        xebec_probe::unsuccessful(missing.map(|(probe, _)| probe))
     }
 }

@@ -16,11 +16,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-confinement", &["xebec-kernel"]),
     ("xebec-container-log", &["xebec-kernel"]),
     ("xebec-copy", &["xebec-kernel"]),
+    ("xebec-probe", &[]),
     ("xebec-volume", &["xebec-kernel"]),
     (
         "xebec-container",
         &[
             "xebec-kernel",
+            "xebec-probe",
             "xebec-network",
             "xebec-volume",
             "xebec-container-log",

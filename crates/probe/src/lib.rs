@@ -1,7 +1,14 @@
 //! Readiness probes: how to tell that a service is ready.
 //!
 //! A probe is written as one word: `port:80`, `http://127.0.0.1/health`, `log:ready to accept`,
-//! `file:/run/app.sock`, `exec:pg_isready`, `exit`. The module `probe_watch` tries them.
+//! `file:/run/app.sock`, `exec:pg_isready`, `exit`. What a program prints is read as the same probe again.
+//!
+//! Ports and URLs are tried here, once for each call and within a time. The rest takes a container, and its caller tries it: files and
+//! commands in it, lines that it writes, its end.
+//!
+//! # What this crate may use
+//!
+//! No other crate of Xebec.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -67,7 +74,14 @@ impl Eq for LastStatus {}
 
 /// A regular expression (syntax of the `regex` crate) that is searched for in each line.
 #[derive(Clone, Debug)]
-pub struct LogPattern(pub(crate) Regex);
+pub struct LogPattern(Regex);
+
+impl LogPattern {
+    /// Whether a line, without its end, matches.
+    pub fn is_in(&self, line: &[u8]) -> bool {
+        self.0.is_match(line)
+    }
+}
 
 /// Not a probe.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -196,7 +210,7 @@ impl fmt::Display for Probe {
 }
 
 /// What became of probes that have not succeeded, in words.
-pub(crate) fn unsuccessful<'a>(probes: impl Iterator<Item = &'a Probe>) -> String {
+pub fn unsuccessful<'a>(probes: impl Iterator<Item = &'a Probe>) -> String {
     let (mut unseen, mut answered) = (Vec::new(), Vec::new());
     for probe in probes {
         match probe {
@@ -213,12 +227,12 @@ pub(crate) fn unsuccessful<'a>(probes: impl Iterator<Item = &'a Probe>) -> Strin
 }
 
 /// Whether a server accepts connections at this port of the loopback interface.
-pub(crate) fn port_accepts(port: u16) -> bool {
+pub fn port_accepts(port: u16) -> bool {
     port_accepts_within(port, CONNECT_TIMEOUT)
 }
 
 /// The same with a timeout for each address.
-pub(crate) fn port_accepts_within(port: u16, timeout: Duration) -> bool {
+pub fn port_accepts_within(port: u16, timeout: Duration) -> bool {
     let loopback = [
         IpAddr::from(Ipv4Addr::LOCALHOST),
         IpAddr::from(Ipv6Addr::LOCALHOST),
@@ -246,12 +260,12 @@ fn is_to_itself(stream: &TcpStream) -> bool {
 
 impl HttpUrl {
     /// Whether the service answers with a status from 200 to 399.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.is_ready_within(ANSWER_TIMEOUT)
     }
 
     /// The same with a timeout for each address.
-    pub(crate) fn is_ready_within(&self, timeout: Duration) -> bool {
+    pub fn is_ready_within(&self, timeout: Duration) -> bool {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         let addresses = (bare, self.port).to_socket_addrs().into_iter().flatten();
         addresses.into_iter().any(|address| {
