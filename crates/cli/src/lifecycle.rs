@@ -10,12 +10,14 @@ use xebec_container::{
     Container, Directories, FindError, LifecycleError, Removal, Status, StopSignal, cleanup_stale,
     containers, find, to_restore,
 };
+use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::{AgainArgs, KillArgs, NamesArgs, RenameArgs, RmArgs, StopArgs};
 use crate::container_lookup::{directories, not_found};
 use crate::failures::Failures;
+use crate::slow_readers::tell_failed;
 use crate::{detach, logs, prompt};
 
 /// How often it is looked for containers to start again; as often as the daemon looks after containers.
@@ -123,7 +125,7 @@ fn start_attached(paths: &Paths, names: &NamesArgs) -> Result<ExitCode, Failure>
     };
     let directories = directories(paths);
     let container = find(&directories, name).map_err(not_found)?;
-    let following = logs::from_now(&container);
+    let (following, began_ms) = (logs::from_now(&container), milliseconds_since_1970());
     if !container.is_active()
         && let Err(code) = detach::start_again(paths, &container.name)?
     {
@@ -131,6 +133,9 @@ fn start_attached(paths: &Paths, names: &NamesArgs) -> Result<ExitCode, Failure>
     }
     logs::follow(&directories, &container, following)?;
     let code = xebec_container::wait(&directories, &container).map_err(failure)?;
+    if code != Some(xebec_container::ExitCode(0)) {
+        tell_failed(paths, &container.name, began_ms);
+    }
     Ok(code.map_or(ExitCode::from(125), ExitCode::from))
 }
 

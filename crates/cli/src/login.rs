@@ -16,12 +16,15 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::Request;
 
 use crate::args::{LoginArgs, LoginPlace, LogoutArgs};
+use crate::bounded::within;
 use crate::{prompt, runtime};
 
 /// Longest password that is taken from standard input; tokens of clouds have some KiB.
 const MAX_PASSWORD: u64 = 64 << 10;
 /// How long a registry is waited for; a person waits, and can try again.
 const TIME: Duration = Duration::from_secs(30);
+/// How long the daemon may take to forget a login.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `xebec login HOST`.
 pub(crate) fn login(paths: &Paths, args: &LoginArgs) -> Result<(), Failure> {
@@ -53,6 +56,7 @@ pub(crate) fn login(paths: &Paths, args: &LoginArgs) -> Result<(), Failure> {
     let stored = runtime.block_on(login_file(&file, &settings).store(&registry, &username, &password));
     let place = stored.map_err(|error| not_stored(&error))?;
     outln!("logged in to {registry} as {username}; the login is in {place}");
+    forget(paths, &registry);
     if !asks {
         errln!("note: {registry} asks for no login, so it has not said whether this one is right");
     }
@@ -79,6 +83,8 @@ pub(crate) fn logout(paths: &Paths, args: &LogoutArgs) -> Result<(), Failure> {
     let settings = Clients::new(paths).settings()?;
     let removed = runtime::start()?.block_on(login_file(&file, &settings).remove(&registry));
     let was_there = removed.map_err(|error| not_stored(&error))?;
+    // Also of a login that another program has removed.
+    forget(paths, &registry);
     let others = usual_files().into_iter().filter(|other| *other != file);
     let mut others = others.filter(|other| has_login(other, &registry, ""));
     if was_there {
@@ -92,7 +98,6 @@ pub(crate) fn logout(paths: &Paths, args: &LogoutArgs) -> Result<(), Failure> {
                 other.display()
             );
         });
-        forget(paths, &registry);
         return Ok(());
     }
     let elsewhere = others.next().map_or_else(String::new, |other| {
@@ -102,14 +107,22 @@ pub(crate) fn logout(paths: &Paths, args: &LogoutArgs) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::NotFound, message))
 }
 
-/// Has the daemon forget logins that it remembers, and tokens for them. It may be of a version that cannot.
+/// Has the daemon forget logins that it remembers, and tokens for them, and look for logins again.
 fn forget(paths: &Paths, registry: &str) {
-    if let Err(error) = Daemon::new(paths.clone()).ask_running(&Request::ForgetLogins) {
-        errln!(
-            "note: the daemon has not forgotten the login: {error}; it sends it to {registry} for some minutes yet, or until it ends \
-             (`xebec daemon stop`)"
-        );
-    }
+    let daemon = Daemon::new(paths.clone());
+    let asked = within(PATIENCE, move || daemon.ask_running(&Request::ForgetLogins));
+    let why = match asked {
+        Some(Ok(_)) => return,
+        // It does not know the request.
+        Some(Err(failure)) if failure.kind == FailureKind::Usage => {
+            "it is of an earlier version (`xebec daemon upgrade`)".to_owned()
+        }
+        Some(Err(failure)) => failure.to_string(),
+        None => format!("it did not answer within {} s", PATIENCE.as_secs()),
+    };
+    errln!(
+        "note: the daemon uses what it has of {registry} for some minutes yet: {why}; it forgets it when it ends (`xebec daemon stop`)"
+    );
 }
 
 /// The registry's host from what users write: also a URL, and Docker Hub by all its names.

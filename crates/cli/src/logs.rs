@@ -42,8 +42,10 @@ pub(crate) fn logs(paths: &Paths, args: &LogsArgs) -> Result<(), Failure> {
     if args.follow {
         follow_on(&directories, &container, &mut reader, printer)?;
     }
-    // Its program has seen an input/output error only.
-    if let Some(began_ms) = container.saved.as_ref().and_then(|saved| saved.started_ms) {
+    // Its program has seen an input/output error only. Of a part of the log nothing is said: the reads may be of another time.
+    let is_all = args.since.is_none() && args.until.is_none();
+    let saved = container.saved.as_ref().filter(|_| is_all);
+    if let Some(began_ms) = saved.and_then(|saved| saved.started_ms) {
         tell_failed(paths, &container.name, began_ms);
     }
     Ok(())

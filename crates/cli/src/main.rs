@@ -7,6 +7,7 @@
 mod print;
 
 mod args;
+mod bounded;
 mod cache;
 mod caller;
 mod completion;

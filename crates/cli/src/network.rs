@@ -1,6 +1,6 @@
 //! `xebec network`.
 
-use xebec_container::{Net, cleanup_stale, containers};
+use xebec_container::{Net, Status, cleanup_stale, containers};
 use xebec_network::{Attachment, DEFAULT_NETWORK, Definition, NetworkError, Networks, Places};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
@@ -61,16 +61,22 @@ pub(crate) fn command(paths: &Paths, command: &NetworkCommand) -> Result<(), Fai
 
 /// Names the containers that do not run, and that cannot be started again without one of these networks.
 fn note_who_needs(paths: &Paths, removed: &[String]) {
+    if removed.is_empty() {
+        return;
+    }
     let found = containers(&directories(paths)).map(|found| found.containers);
     for container in found.unwrap_or_default() {
         let args = Origin::of(&container).and_then(|origin| origin.args());
         let Ok(Net::Network(network)) = args.map(|args| args.container.network.net()) else {
             continue;
         };
-        if !container.is_active() && removed.contains(&network) {
+        let runs = matches!(container.status(), Status::Running | Status::Paused);
+        // The default network is made again by itself.
+        if !runs && network != DEFAULT_NETWORK && removed.contains(&network) {
             let name = &container.name;
             errln!(
-                "note: {name}, which does not run, was started in the network {network}: make that again before you start {name}"
+                "note: {name}, which does not run, was started in the network {network}; create it again before you start \
+                 {name}: xebec network create {network}"
             );
         }
     }

@@ -1,11 +1,12 @@
 //! What a container is started again with: the command that made it, with what it had around it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches};
 use serde::{Deserialize, Serialize};
 use xebec_container::Container;
 use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_volume::{Mount, Volume};
 
 use crate::args::{Cli, Command, RunArgs, no_variables};
 use crate::caller;
@@ -64,7 +65,7 @@ impl Origin {
 
     /// The arguments of the `run` that made it, with the variables that they named then.
     pub(crate) fn args(&self) -> Result<RunArgs, Failure> {
-        let mut args = parse(&self.arguments)?;
+        let mut args = parse(&self.arguments, &self.directory)?;
         args.container.variables.env.clone_from(&self.env);
         Ok(args)
     }
@@ -79,7 +80,7 @@ impl Origin {
             return Ok(());
         };
         // What follows the image is the container's.
-        let command = parse(&self.arguments)?.service.command.len();
+        let command = parse(&self.arguments, &self.directory)?.service.command.len();
         let own = self.arguments.len().saturating_sub(command);
         let mut own = self.arguments.iter().take(own);
         if !own.any(|argument| may_be_relative(argument)) {
@@ -97,10 +98,17 @@ fn may_be_relative(argument: &str) -> bool {
     argument.starts_with('.') || (is_short && argument.contains("v.")) || argument.contains("=.")
 }
 
-/// The arguments of a `run`, without reading again what its variables came from.
-fn parse(arguments: &[String]) -> Result<RunArgs, Failure> {
+/// The arguments of a `run` that was called in `directory`, without reading again what its variables came from.
+fn parse(arguments: &[String], directory: &Path) -> Result<RunArgs, Failure> {
+    let (for_volumes, for_mounts) = (directory.to_owned(), directory.to_owned());
     let command = Cli::command().mut_subcommand("run", |run| {
         run.mut_arg("env_file", |argument| argument.value_parser(no_variables))
+            .mut_arg("volumes", |argument| {
+                argument.value_parser(move |text: &str| Volume::read(text, &for_volumes))
+            })
+            .mut_arg("mounts", |argument| {
+                argument.value_parser(move |text: &str| Mount::read(text, &for_mounts))
+            })
     });
     let all = std::iter::once("xebec").chain(arguments.iter().map(String::as_str));
     let cli = command
@@ -139,11 +147,11 @@ mod tests {
             "--env-file",
             "x",
         ];
-        let args = parse(&words.map(str::to_owned)).unwrap();
+        let args = parse(&words.map(str::to_owned), Path::new("/")).unwrap();
         assert_eq!(args.name.as_deref(), Some("web"));
         assert_eq!(args.service.command, ["--env-file", "x"]);
         assert!(args.kept.detach && args.container.variables.env_file.is_empty());
-        assert!(parse(&["ps".to_owned()]).is_err());
+        assert!(parse(&["ps".to_owned()], Path::new("/")).is_err());
     }
 
     #[test]

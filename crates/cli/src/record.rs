@@ -2,9 +2,9 @@
 
 mod list;
 
-use std::fs::File;
 use std::sync::Arc;
 
+use rustix::fs::{Access, access};
 use xebec_images::images::Report;
 use xebec_keeper::client::Daemon;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -36,7 +36,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     }
     // The service may run for minutes before the key is needed. It is not read here: what runs containers sees this process's memory.
     if let Some(key) = &args.sign
-        && let Err(error) = File::open(key)
+        && let Err(error) = access(key, Access::READ_OK)
     {
         return Err(Failure::host(format!("read the key {}", key.display()), error));
     }

@@ -1,10 +1,10 @@
 //! Readers that wait while a container runs in the foreground: a line on the terminal names them. Nothing else tells the user why
-//! all stands still, since the program that reads cannot know. Where the container has the terminal (`--tty`), nothing is written on a
-//! screen that one of its programs has as a whole.
+//! all stands still, since the program that reads cannot know. Where the container has the terminal (`--tty`), nothing is
+//! written while one of its programs uses the whole screen.
 //!
 //! The daemon names the reader that waits longest on the host. While that is another container's, nothing is told here.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -15,6 +15,7 @@ use xebec_protocol::explain::{WaitReport, WaitState};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Reply, Request};
 
+use crate::bounded::within;
 use crate::explain::waits_of;
 use crate::{print, progress, text, wait_text};
 
@@ -62,12 +63,8 @@ impl Drop for SlowReaders {
 /// Says on standard error which of a container's reads failed since a time (in milliseconds since 1970), and why: its program has only
 /// seen an input/output error. A daemon that does not answer is not waited for.
 pub(crate) fn tell_failed(paths: &Paths, container: &str, since_ms: u64) {
-    let (answer, answered) = mpsc::channel();
     let (paths, name) = (paths.clone(), container.to_owned());
-    let asking = std::thread::Builder::new().name("failed-reads".to_owned());
-    // Nobody may wait for the answer any more.
-    let asked = asking.spawn(move || _ = answer.send(waits_of(&paths, &name)));
-    let Ok(Ok(Ok(explanation))) = asked.map(|_| answered.recv_timeout(PATIENCE)) else {
+    let Some(Ok(explanation)) = within(PATIENCE, move || waits_of(&paths, &name)) else {
         return;
     };
     let is_own = |wait: &&WaitReport| wait.container.as_deref() == Some(container);
@@ -85,11 +82,11 @@ fn failed_sentence(failed: &[&WaitReport], container: &str) -> Option<String> {
     let last = failed.last()?;
     let file = last.file.as_deref().unwrap_or("an unknown file");
     let read = match failed.len() {
-        1 => file.to_owned(),
-        several => format!("files, {several} times, the last time {file}"),
+        1 => format!("could not read {file}"),
+        several => format!("could not read {several} times, the last time {file}"),
     };
     let why = last.problem.as_deref().unwrap_or("it was not told why");
-    let said = format!("{container} could not read {read}: {why}; `xebec explain {container}` tells more");
+    let said = format!("{container} {read}: {why}; `xebec explain {container}` tells more");
     Some(text::printable(&said))
 }
 
@@ -119,7 +116,7 @@ fn tell_of(container: &str, daemon: &Daemon, screen: Option<&Screen>, end: &End)
                 let said = sentence(wait, container);
                 match screen {
                     None => errln!("note: {said}"),
-                    // Neither do lines begin at the left by themselves there, nor is it known where the program stands.
+                    // A raw terminal begins a line where the last one ended, and nobody knows where the program's cursor is.
                     Some(_) => print::err(format_args!("\r\nnote: {said}\r\n")),
                 }
             }
@@ -203,7 +200,7 @@ mod tests {
         assert_eq!(failed_sentence(&[], "web"), None);
         assert_eq!(
             failed_sentence(&[&one, &two], "web").unwrap(),
-            "web could not read files, 2 times, the last time /usr/bin/true: there is no room; `xebec explain web` tells more"
+            "web could not read 2 times, the last time /usr/bin/true: there is no room; `xebec explain web` tells more"
         );
         assert!(
             failed_sentence(&[&one], "web")

@@ -126,6 +126,7 @@ pub use runtime::installed_runtimes;
 pub use saved::{Saved, SavedProcess, SavedStatus};
 pub use screen::Screen;
 pub use signal::{SignalParseError, StopSignal};
+pub use spec::SHARED_MEMORY;
 pub use supervisor_event::ConfigNotifier;
 pub use top::{ProcessInfo, processes};
 pub use usage::{Usage, usage};

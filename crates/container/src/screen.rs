@@ -56,6 +56,11 @@ impl ScreenWatch {
         match (self.state, byte) {
             (_, ESCAPE) => State::Escape,
             (State::Escape, b'[') => State::Bracket,
+            // `reset(1)`.
+            (State::Escape, b'c') => {
+                self.screen.0.store(false, Ordering::Relaxed);
+                State::Text
+            }
             (State::Bracket, b'?') => State::Parameters {
                 number: 0,
                 is_alternate: false,
@@ -101,6 +106,9 @@ mod tests {
             (b"\x1b[?1049l", false),
             (b"\x1b[?25;1047;1h", true),
             (b"\x1b\x1b[?47l", false),
+            (b"\x1b[?1049h", true),
+            // As `reset` writes.
+            (b"c \x1bc", false),
         ] {
             watch.take(bytes);
             assert_eq!(

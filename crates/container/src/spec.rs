@@ -47,7 +47,7 @@ const READ_ONLY_PATHS: [&str; 5] = [
 const OPEN_FILES: (u64, u64) = (1024, 524_288);
 
 /// The default size of `/dev/shm` in bytes; docker's figure.
-const SHARED_MEMORY: u64 = 64 << 20;
+pub const SHARED_MEMORY: u64 = 64 << 20;
 
 /// Where a container sees the program of `--init`; docker's place.
 const INIT: &str = "/sbin/docker-init";

@@ -162,7 +162,8 @@ impl Clients {
         })
     }
 
-    /// Calls that begin from now on send no login, and no token for one, that was read before.
+    /// Calls that begin from now on send no login, and no token for one, that was read before. Calls that are under way since before
+    /// `registries.toml` changed keep theirs.
     pub fn forget_logins(&self) {
         self.clients
             .lock()

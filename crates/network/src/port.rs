@@ -38,17 +38,6 @@ pub enum HostPorts {
     Of(RangeInclusive<u16>),
 }
 
-/// As docker shows it: nothing, `8080`, or `8000-8003`.
-impl fmt::Display for HostPorts {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => Ok(()),
-            Self::Of(ports) if ports.start() == ports.end() => write!(to, "{}", ports.start()),
-            Self::Of(ports) => write!(to, "{}-{}", ports.start(), ports.end()),
-        }
-    }
-}
-
 /// One port of a container that is to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortRequest {

@@ -201,7 +201,7 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
-    /// Send registries no login any more that is only remembered: files of logins are read again.
+    /// Forget the logins and tokens that are remembered, and read the files of logins again.
     ForgetLogins,
     /// What the daemon is doing.
     Status,

@@ -81,7 +81,7 @@ impl Propagation {
     ];
 
     /// The name of it, which is the runtime's option, too.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::RPrivate => "rprivate",
             Self::Private => "private",

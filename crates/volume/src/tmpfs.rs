@@ -26,6 +26,7 @@ pub struct Tmpfs {
     /// Its absolute path in the container.
     pub target: PathBuf,
     options: Vec<String>,
+    asked: String,
 }
 
 impl FromStr for Tmpfs {
@@ -51,15 +52,18 @@ impl Tmpfs {
         if target == Path::new("/") {
             return Err("the container's root cannot be replaced".into());
         }
+        let mut asked = Vec::new();
         let mut merged: Vec<String> = DEFAULT_OPTIONS.iter().map(|&word| word.to_owned()).collect();
         for option in options.filter(|option| !option.is_empty()) {
             let undone = check(option)?;
             merged.retain(|known| Some(known.as_str()) != undone && known != option);
             merged.push(as_kernel_reads(option));
+            asked.push(option);
         }
         Ok(Self {
             target: target.components().collect(),
             options: merged,
+            asked: asked.join(","),
         })
     }
 }
@@ -110,9 +114,9 @@ fn check(option: &str) -> Result<Option<&'static str>, String> {
 }
 
 impl Tmpfs {
-    /// Its options as a user writes them, the default ones included.
-    pub fn options(&self) -> String {
-        self.options.join(",")
+    /// The options that were asked for, without the default ones.
+    pub fn asked_options(&self) -> &str {
+        &self.asked
     }
 
     /// In the form of the runtime's configuration.

@@ -29,7 +29,7 @@ pub(crate) struct ShareArgs {
     /// How much memory the kernel leaves to the container when memory is scarce; at most --memory.
     #[arg(long, value_name = "SIZE", value_parser = Bytes::or_zero)]
     memory_reservation: Option<Bytes>,
-    /// The container's share of processor time when processors are busy, from 2 to 262144; 1024 is usual, and so is 0.
+    /// The container's share of processor time when processors are busy, from 2 to 262144; 1024 by default, which 0 stands for, too.
     #[arg(short, long, value_name = "N", value_parser = shares)]
     cpu_shares: Option<u64>,
     /// The processors that the container runs on, such as 0-3,8.

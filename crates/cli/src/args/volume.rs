@@ -23,6 +23,21 @@ pub(crate) struct VolumeArgs {
 }
 
 impl VolumeArgs {
+    /// What `--volume` alone names.
+    pub(crate) fn by_volume(&self) -> &[Volume] {
+        &self.volumes
+    }
+
+    /// What `--tmpfs` alone names.
+    pub(crate) fn by_tmpfs(&self) -> &[Tmpfs] {
+        &self.tmpfs
+    }
+
+    /// What `--mount` alone names.
+    pub(crate) fn by_mount(&self) -> &[Mount] {
+        &self.mounts
+    }
+
     /// Directories of the host, and volumes.
     pub(crate) fn volumes(&self) -> Vec<Volume> {
         let mounts = self.mounts.iter().filter_map(|mount| match mount {

@@ -39,10 +39,12 @@ _xebec_directories() {
         if [[ $word == --root=* || $word == --run=* ]]; then
             option=${word%%=*}
             word=${word#*=}
+        elif [[ -n $option ]]; then
+            # Of a word of its own, the shell expands it.
+            word=${word/#~\//$HOME/}
         fi
         if [[ -n $option ]]; then
-            # As the shell will read it.
-            directories+=("$option" "${word/#~\//$HOME/}")
+            directories+=("$option" "$word")
             option=
         elif [[ $word == --root || $word == --run ]]; then
             option=$word

@@ -7,9 +7,12 @@ function __fish_xebec_directories
         if set -q parts[1]
             set option $parts[2]
             set word $parts[3]
+        else if set -q option[1]
+            # Of a word of its own, the shell expands it.
+            set word (string replace --regex -- '^~/' "$HOME/" $word)
         end
         if set -q option[1]
-            printf '%s\n' $option (string replace --regex -- '^~/' "$HOME/" $word)
+            printf '%s\n' $option $word
             set option
         else if contains -- $word --root --run
             set option $word

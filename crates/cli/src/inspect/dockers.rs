@@ -1,16 +1,19 @@
 //! What a container was made with, by docker's names and with docker's values: `Config`, `HostConfig` and `Mounts` of `xebec inspect`.
 //!
-//! It is read from the command that made the container, which is kept to start it again, and from its image's configuration. Where
-//! either is not known any more (an earlier version made the container, the image was removed), their part is left out.
+//! It is read from the command that made the container, which is kept to start it again, and from its image's configuration. What
+//! cannot be known is left out: all but the image, the labels and the restart policy of a container that an earlier version made,
+//! and what the user left to the image once that is removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use xebec_container::{Container, ImageConfig, RunOptions, environment};
+use xebec_confinement::{Capability, MemorySwap};
+use xebec_container::{Container, ImageConfig, Net, PidMode, RunOptions, SHARED_MEMORY, environment};
 use xebec_format::digest::Digest;
 use xebec_images::record::Records;
+use xebec_network::HostPorts;
 use xebec_protocol::paths::Paths;
-use xebec_volume::{Source, Volume, volumes_of};
+use xebec_volume::{Mount, Relabel, Source, Volume, volumes_of};
 
 use crate::args::RunArgs;
 use crate::container_lookup::directories;
@@ -32,12 +35,13 @@ impl Settings {
             "RestartPolicy": { "Name": policy, "MaximumRetryCount": limit.parse().unwrap_or(0_u32) },
         });
         let mut mounts = Vec::new();
-        if let Some(args) = args_of(container) {
+        if let Ok(args) = Origin::of(container).and_then(|origin| origin.args()) {
             let options = args.container.options(&args.service.image, &args.service.command);
-            let image = image_config(paths, listed.manifest).unwrap_or_default();
-            add(&mut config, of_process(&args, &options, &image));
+            let image = image_config(paths, listed.manifest);
+            add(&mut config, of_process(listed.name, &args, &options));
+            add(&mut config, of_image_and_process(&options, image.as_ref()));
             add(&mut host_config, of_host(&args, &options));
-            mounts = mounted(paths, container, &options);
+            mounts = mounted(paths, container, &args);
         }
         Self {
             config,
@@ -53,18 +57,6 @@ fn add(to: &mut Value, more: Value) {
     }
 }
 
-/// The command that made a container. Relative paths in it are meant from where it was called.
-fn args_of(container: &Container) -> Option<RunArgs> {
-    let origin = Origin::of(container).ok()?;
-    let here = std::env::current_dir();
-    origin.enter_directory().ok()?;
-    let args = origin.args();
-    if let Ok(here) = here {
-        let _ = std::env::set_current_dir(here);
-    }
-    args.ok()
-}
-
 /// The configuration of an image that this host knows.
 fn image_config(paths: &Paths, manifest: Option<&str>) -> Option<ImageConfig> {
     let digest: Digest = manifest?.parse().ok()?;
@@ -72,107 +64,213 @@ fn image_config(paths: &Paths, manifest: Option<&str>) -> Option<ImageConfig> {
     ImageConfig::from_blob(record.config.as_bytes()).ok()
 }
 
-/// Of `Config`: the first process.
-fn of_process(args: &RunArgs, options: &RunOptions, image: &ImageConfig) -> Value {
-    let chosen = |own: &Option<String>, images: &str| own.clone().unwrap_or_else(|| images.to_owned());
-    let env = environment(image, &options.env).into_iter();
-    let entrypoint = options.entrypoint.as_ref().unwrap_or(&image.entrypoint);
+/// A list as docker has it: nothing for an empty one.
+fn list<T: serde::Serialize>(all: &[T]) -> Value {
+    if all.is_empty() { Value::Null } else { json!(all) }
+}
+
+/// Of `Config`: what the image does not decide.
+fn of_process(name: &str, args: &RunArgs, options: &RunOptions) -> Value {
+    let hostname = options.hostname.clone().unwrap_or_else(|| match options.net {
+        Net::Host => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        _ => name.to_owned(),
+    });
+    json!({ "Hostname": hostname, "Tty": args.tty, "OpenStdin": args.interactive })
+}
+
+/// Of `Config`: what the image decides, unless the user did. Of an image that is not known any more there is what the user chose.
+fn of_image_and_process(options: &RunOptions, image: Option<&ImageConfig>) -> Value {
+    let mut config = json!({});
+    let mut put = |key: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            add(&mut config, json!({ key: value }));
+        }
+    };
+    let env = image.map(|image| environment(image, &options.env));
+    let env = env.or_else(|| Some(options.env.clone()).filter(|env| !env.is_empty()));
+    put(
+        "Env",
+        env.map(|env| {
+            json!(
+                env.iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect::<Vec<_>>()
+            )
+        }),
+    );
     let is_own = options.entrypoint.is_some() || !options.command.is_empty();
-    json!({
-        "Env": env.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>(),
-        "Cmd": if is_own { &options.command } else { &image.cmd },
-        "Entrypoint": entrypoint,
-        "User": chosen(&options.user, &image.user),
-        "WorkingDir": chosen(&options.workdir, &image.working_dir),
-        "Hostname": options.hostname.clone().unwrap_or_default(),
-        "Tty": args.tty,
-        "OpenStdin": args.interactive,
-        "ExposedPorts": image.exposed_ports,
-    })
+    let cmd = if is_own {
+        Some(&options.command)
+    } else {
+        image.map(|image| &image.cmd)
+    };
+    put("Cmd", cmd.map(|cmd| list(cmd)));
+    let entrypoint = options
+        .entrypoint
+        .as_ref()
+        .or(image.map(|image| &image.entrypoint));
+    put("Entrypoint", entrypoint.map(|entrypoint| list(entrypoint)));
+    let user = options.user.as_ref().or(image.map(|image| &image.user));
+    put("User", user.map(|user| json!(user)));
+    let workdir = options.workdir.as_ref().or(image.map(|image| &image.working_dir));
+    put("WorkingDir", workdir.map(|workdir| json!(workdir)));
+    let published = options.network.ports.iter();
+    let mut ports: BTreeSet<String> = published
+        .map(|port| format!("{}/{}", port.container, port.protocol))
+        .collect();
+    ports.extend(image.iter().flat_map(|image| image.exposed_ports.keys().cloned()));
+    let ports: BTreeMap<String, Value> = ports.into_iter().map(|port| (port, json!({}))).collect();
+    put("ExposedPorts", (!ports.is_empty()).then(|| json!(ports)));
+    config
 }
 
 /// Of `HostConfig`: what the container may do and use of the host.
 fn of_host(args: &RunArgs, options: &RunOptions) -> Value {
     let confinement = &options.confinement;
-    let texts =
-        |list: &[xebec_confinement::Capability]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut ports: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for port in &options.network.ports {
         let of = ports.entry(format!("{}/{}", port.container, port.protocol));
+        // Docker has what was asked for: nothing stands for all addresses, and for any port.
+        let address = (!port.address.is_unspecified()).then(|| port.address.to_string());
+        let host = match &port.host {
+            HostPorts::Any => String::new(),
+            HostPorts::Of(ports) if ports.start() == ports.end() => ports.start().to_string(),
+            HostPorts::Of(ports) => format!("{}-{}", ports.start(), ports.end()),
+        };
         of.or_default()
-            .push(json!({ "HostIp": port.address, "HostPort": port.host.to_string() }));
+            .push(json!({ "HostIp": address.unwrap_or_default(), "HostPort": host }));
     }
-    let binds = options.volumes.iter().filter_map(bind);
-    let tmpfs = options.tmpfs.iter();
-    json!({
+    let binds: Vec<String> = args
+        .container
+        .volumes
+        .by_volume()
+        .iter()
+        .filter_map(bind)
+        .collect();
+    let tmpfs = args.container.volumes.by_tmpfs().iter();
+    let tmpfs: BTreeMap<String, &str> = tmpfs
+        .map(|tmpfs| (tmpfs.target.display().to_string(), tmpfs.asked_options()))
+        .collect();
+    let memory = confinement.memory.map_or(0, |size| size.0);
+    let memory_swap = match confinement.memory_swap {
+        Some(MemorySwap::Unlimited) => json!(-1),
+        Some(MemorySwap::Limited(size)) if size.0 > 0 => json!(size.0),
+        _ => json!(memory.saturating_mul(2)),
+    };
+    let pid = match &options.pid {
+        PidMode::Private => String::new(),
+        pid => pid.to_string(),
+    };
+    let mut host = json!({
         "AutoRemove": args.rm,
-        "Binds": binds.collect::<Vec<_>>(),
-        "Tmpfs": tmpfs.map(|tmpfs| (tmpfs.target.display().to_string(), tmpfs.options())).collect::<BTreeMap<_, _>>(),
+        "Binds": list(&binds),
         "NetworkMode": options.net.to_string(),
         "PortBindings": ports,
         "PublishAllPorts": options.network.publish_all,
-        "PidMode": options.pid.to_string(),
+        "PidMode": pid,
         "IpcMode": options.ipc.to_string(),
-        "Init": options.init.is_some(),
         "ReadonlyRootfs": confinement.read_only,
-        "CapAdd": texts(&confinement.cap_add),
-        "CapDrop": texts(&confinement.cap_drop),
-        "GroupAdd": options.group_add,
-        "Memory": confinement.memory.map_or(0, |size| size.0),
+        "CapAdd": list(&capabilities(&confinement.cap_add)),
+        "CapDrop": list(&capabilities(&confinement.cap_drop)),
+        "GroupAdd": list(&options.group_add),
+        "Memory": memory,
         "MemoryReservation": confinement.memory_reservation.map_or(0, |size| size.0),
-        "NanoCpus": confinement.cpus.map_or(0, |cpus| cpus.thousandths() * 1_000_000),
+        "MemorySwap": memory_swap,
+        "NanoCpus": confinement.cpus.map_or(0, |cpus| cpus.thousandths().saturating_mul(1_000_000)),
         "CpuShares": confinement.cpu_shares.unwrap_or_default(),
         "CpusetCpus": confinement.cpuset_cpus.as_ref().map(ToString::to_string).unwrap_or_default(),
         "CpusetMems": confinement.cpuset_mems.as_ref().map(ToString::to_string).unwrap_or_default(),
-        "PidsLimit": confinement.pids_limit.and_then(|limit| limit.0).unwrap_or_default(),
-        "ShmSize": confinement.shm_size.map_or(0, |size| size.0),
+        "PidsLimit": confinement.pids_limit.and_then(|limit| limit.0),
+        "ShmSize": confinement.shm_size.map_or(SHARED_MEMORY, |size| size.0),
         "OomScoreAdj": confinement.oom_score_adj.unwrap_or_default(),
-    })
+    });
+    // Docker leaves these out where they were not asked for.
+    if options.init.is_some() {
+        add(&mut host, json!({ "Init": true }));
+    }
+    if !tmpfs.is_empty() {
+        add(&mut host, json!({ "Tmpfs": tmpfs }));
+    }
+    host
 }
 
-/// A mount as `--volume` takes it.
+/// `CAP_CHOWN`, and `ALL`.
+fn capabilities(all: &[Capability]) -> Vec<String> {
+    let name = |one: &Capability| match one {
+        Capability::All => one.to_string(),
+        Capability::One(_) => format!("CAP_{one}"),
+    };
+    all.iter().map(name).collect()
+}
+
+/// A mount in the form that `--volume` takes.
 fn bind(volume: &Volume) -> Option<String> {
     let source = match &volume.source {
         Source::Host { path, .. } => path.display().to_string(),
         Source::Named(name) => name.clone(),
         Source::Anonymous => return None,
     };
-    let end = if volume.read_only { ":ro" } else { "" };
+    let options = options_of(volume).join(",");
+    let end = if options.is_empty() {
+        options
+    } else {
+        format!(":{options}")
+    };
     Some(format!("{source}:{}{end}", volume.target.display()))
 }
 
-/// `Mounts`: files and directories of the host, volumes, memory.
-fn mounted(paths: &Paths, container: &Container, options: &RunOptions) -> Vec<Value> {
-    let directories = directories(paths);
-    let store = directories.volumes();
+/// The options of a mount that are not the usual ones.
+fn options_of(volume: &Volume) -> Vec<&'static str> {
+    let relabel = volume.relabel.as_ref().map(|relabel| match relabel {
+        Relabel::Shared => "z",
+        Relabel::Private => "Z",
+    });
+    let propagation = volume.propagation;
+    let usual = propagation == xebec_volume::Propagation::default();
+    let is_copied = volume.copies || matches!(volume.source, Source::Host { .. });
+    let mut options = Vec::new();
+    options.extend(volume.read_only.then_some("ro"));
+    options.extend(relabel);
+    options.extend((!is_copied).then_some("nocopy"));
+    options.extend((!usual).then(|| propagation.name()));
+    options
+}
+
+/// `Mounts`: files and directories of the host, volumes, and memory that `--mount` asks for.
+fn mounted(paths: &Paths, container: &Container, args: &RunArgs) -> Vec<Value> {
+    let store = directories(paths).volumes();
     let used = volumes_of(&container.directory);
     let of_volume = |name: &str| {
         let place = store
             .get(name)
             .map(|volume| volume.mountpoint.display().to_string());
-        json!({ "Type": "volume", "Name": name, "Source": place.unwrap_or_default(), "Driver": "local" })
+        json!({ "Type": "volume", "Name": name, "Source": place.unwrap_or_default(), "Driver": "local", "Propagation": "" })
     };
-    let volumes = options.volumes.iter().map(|volume| {
+    let shown = |volume: &Volume| {
         let mut shown = match &volume.source {
-            Source::Host { path, .. } => json!({ "Type": "bind", "Source": path }),
+            Source::Host { path, .. } => {
+                json!({ "Type": "bind", "Source": path, "Propagation": volume.propagation.name() })
+            }
             Source::Named(name) => of_volume(name),
             Source::Anonymous => {
                 let own = used.iter().find(|(_, target)| *target == volume.target);
                 own.map_or_else(|| json!({ "Type": "volume" }), |(name, _)| of_volume(name))
             }
         };
-        let mode = if volume.read_only { "ro" } else { "" };
+        let mode = options_of(volume).join(",");
         add(
             &mut shown,
             json!({ "Destination": volume.target, "Mode": mode, "RW": !volume.read_only }),
         );
         shown
+    };
+    let volumes = args.container.volumes.by_volume().iter().map(shown);
+    let mounts = args.container.volumes.by_mount().iter().map(|mount| match mount {
+        Mount::Volume(volume) => shown(volume),
+        Mount::Tmpfs(tmpfs) => json!({
+            "Type": "tmpfs", "Source": "", "Destination": tmpfs.target, "Mode": "", "Propagation": "",
+            "RW": !tmpfs.asked_options().split(',').any(|option| option == "ro"),
+        }),
     });
-    let tmpfs = options.tmpfs.iter().map(|tmpfs| {
-        json!({
-            "Type": "tmpfs", "Source": "", "Destination": tmpfs.target, "Mode": tmpfs.options(),
-            "RW": !tmpfs.options().split(',').any(|option| option == "ro"),
-        })
-    });
-    volumes.chain(tmpfs).collect()
+    volumes.chain(mounts).collect()
 }

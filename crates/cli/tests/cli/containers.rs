@@ -143,7 +143,7 @@ fn the_last_containers_are_listed_also_if_they_have_ended() {
 fn inspect_shows_by_dockers_names_what_a_container_was_made_with() {
     let program = two();
     know_image(&program);
-    let words = "run -d --name made -e PORT=90 -v ./site:/site:ro -v data:/data --tmpfs /scratch -p 8080:80 --memory 64m --cpus 1.5 \
+    let words = "run -d --name made -e PORT=90 -v ./site:/site:ro -v data:/data --tmpfs /scratch:size=1m --mount type=tmpfs,target=/memory -p 8080:80 --memory 64m --cpus 1.5 \
                  --cap-drop ALL --cap-add CHOWN --read-only --rm=false -w /work registry.lan/app:1 other";
     let words: Vec<&str> = words.split_whitespace().collect();
     keep_made_by(&program, "made", &words, &["PORT=90"]);
@@ -175,29 +175,54 @@ fn inspect_shows_by_dockers_names_what_a_container_was_made_with() {
         ),
         (
             "/HostConfig/PortBindings",
-            json!({"80/tcp": [{"HostIp": "0.0.0.0", "HostPort": "8080"}]}),
+            json!({"80/tcp": [{"HostIp": "", "HostPort": "8080"}]}),
         ),
         ("/HostConfig/Memory", json!(64 << 20)),
         ("/HostConfig/NanoCpus", json!(1_500_000_000_u64)),
-        ("/HostConfig/CapAdd", json!(["CHOWN"])),
+        ("/HostConfig/CapAdd", json!(["CAP_CHOWN"])),
         ("/HostConfig/CapDrop", json!(["ALL"])),
         ("/HostConfig/ReadonlyRootfs", json!(true)),
         (
             "/Mounts/0",
-            json!({"Type": "bind", "Source": site, "Destination": "/site", "Mode": "ro", "RW": false}),
+            json!({"Type": "bind", "Source": site, "Destination": "/site", "Mode": "ro", "RW": false, "Propagation": "rprivate"}),
         ),
         (
             "/Mounts/1",
             json!({
                 "Type": "volume", "Name": "data", "Source": data, "Driver": "local", "Destination": "/data", "Mode": "", "RW": true,
+                "Propagation": "",
             }),
         ),
-        ("/Mounts/2/Destination", json!("/scratch")),
+        ("/Mounts/2/Destination", json!("/memory")),
+        ("/Mounts/2/Type", json!("tmpfs")),
+        ("/HostConfig/Tmpfs", json!({"/scratch": "size=1m"})),
+        ("/HostConfig/MemorySwap", json!(128 << 20)),
+        ("/HostConfig/ShmSize", json!(64 << 20)),
+        ("/HostConfig/PidMode", json!("")),
+        ("/HostConfig/PidsLimit", Value::Null),
+        ("/HostConfig/GroupAdd", Value::Null),
+        ("/Config/Hostname", json!("made")),
+        ("/Config/ExposedPorts", json!({"80/tcp": {}})),
     ] {
         assert_eq!(one.pointer(place), Some(&value), "{place} of {one:#}");
     }
     let output = program.output(&["inspect", "-f", "{{json .HostConfig.Memory}}", "made"]);
     assert_eq!(text(&output.stdout), "67108864\n");
+    // Of an image that is gone nothing is said, and of the directory that the command was called in nothing is needed.
+    fs::remove_dir_all(program.root().join("images")).unwrap();
+    let file = program.root().join("containers/made/container.json");
+    let moved = fs::read_to_string(&file).unwrap();
+    let parent = program.root().parent().unwrap().display().to_string();
+    fs::write(
+        &file,
+        moved.replace(&format!("\"directory\":\"{parent}\""), "\"directory\":\"/gone\""),
+    )
+    .unwrap();
+    let shown = json_of(&program.output(&["inspect", "made"]));
+    let one = &shown[0];
+    assert_eq!(one["Config"]["Env"], json!(["PORT=90"]), "{one:#}");
+    assert_eq!(one["Config"].get("Entrypoint"), None);
+    assert_eq!(one["HostConfig"]["Binds"][0], "/gone/site:/site:ro");
     // What it cannot be started without is missed when it goes.
     let networks = program.root().join("networks");
     fs::create_dir_all(&networks).unwrap();

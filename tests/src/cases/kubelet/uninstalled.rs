@@ -26,7 +26,7 @@ const UNITS: &str = "/etc/systemd/system";
 /// What the service manager stands in for: it notes what it is asked.
 const SYSTEMCTL: &str = "#!/bin/sh\necho \"$*\" >> \"$(dirname \"$0\")/ran\"\n";
 
-/// How long what is left of a pod may stay: the kubelet collects that once a minute, first containers, then their sandboxes.
+/// How long what is left of a pod may stay: the kubelet removes that once a minute, first containers, then their sandboxes.
 const COLLECTED: Duration = Duration::from_secs(130);
 
 /// This machine, as far as an installation changes it, in the case's own mounts.

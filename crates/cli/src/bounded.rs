@@ -1,0 +1,32 @@
+//! Work that is not waited for longer than a while: what a command would like to know, and can do without.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// What `work` gives within `time`; nothing if it takes longer. It goes on beside the command then, at the latest until that ends.
+pub(crate) fn within<T: Send + 'static>(
+    time: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (answer, answered) = mpsc::channel();
+    let thread = std::thread::Builder::new().name("bounded".to_owned());
+    // Nobody may wait for the answer any more.
+    let running = thread.spawn(move || _ = answer.send(work()));
+    running.ok().and_then(|_| answered.recv_timeout(time).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_longer_is_not_waited_for() {
+        assert_eq!(within(Duration::from_secs(60), || 7), Some(7));
+        let (never, wait) = mpsc::channel::<()>();
+        assert_eq!(
+            within(Duration::from_millis(1), move || wait.recv().is_ok()),
+            None
+        );
+        drop(never);
+    }
+}
