@@ -117,7 +117,7 @@ pub use lifecycle::{
 pub use namespaces::{IpcMode, PidMode};
 pub use network::{Net, NetworkOptions, RecordedNetwork};
 pub use options::{Again, RunOptions};
-pub use process::{command_line, environment};
+pub use process::command_line;
 pub use record::{Record, Running, has_records, list, may_have_orphan};
 pub use restart_policy::RestartPolicy;
 pub use restore::to_restore;

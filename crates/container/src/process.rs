@@ -117,30 +117,25 @@ fn env(
     options: &RunOptions,
     identity: &Identity,
 ) -> Result<Vec<(String, String)>, RunError> {
-    let wrong = options
-        .env
-        .iter()
-        .find(|(name, _)| name.is_empty() || name.contains('='));
-    if let Some((name, _)) = wrong {
-        return Err(RunError::EnvName(name.clone()));
-    }
     let mut env = Environment::default();
     env.set("PATH", DEFAULT_PATH);
     if options.tty {
         env.set("TERM", DEFAULT_TERM);
     }
     env.set("HOME", &identity.home);
-    env.set_all(image, &options.env);
+    // An entry without '=' sets nothing. Docker ignores such a mistake of a builder, too.
+    for (name, value) in image.env.iter().filter_map(|entry| entry.split_once('=')) {
+        if !name.is_empty() {
+            env.set(name, value);
+        }
+    }
+    for (name, value) in &options.env {
+        if name.is_empty() || name.contains('=') {
+            return Err(RunError::EnvName(name.clone()));
+        }
+        env.set(name, value);
+    }
     Ok(env.0)
-}
-
-/// The variables that are asked for, by an image's configuration and beyond it, and `PATH`, which each container has. A process gets `HOME`
-/// as well, and `TERM` with a terminal.
-pub fn environment(image: &ImageConfig, more: &[(String, String)]) -> Vec<(String, String)> {
-    let mut env = Environment::default();
-    env.set("PATH", DEFAULT_PATH);
-    env.set_all(image, more);
-    env.0
 }
 
 /// Variables in the order in which they were first set.
@@ -148,18 +143,6 @@ pub fn environment(image: &ImageConfig, more: &[(String, String)]) -> Vec<(Strin
 struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    fn set_all(&mut self, image: &ImageConfig, more: &[(String, String)]) {
-        // An entry without '=' sets nothing. Docker ignores such a mistake of a builder, too.
-        for (name, value) in image.env.iter().filter_map(|entry| entry.split_once('=')) {
-            if !name.is_empty() {
-                self.set(name, value);
-            }
-        }
-        for (name, value) in more {
-            self.set(name, value);
-        }
-    }
-
     fn set(&mut self, name: &str, value: &str) {
         match self.0.iter_mut().find(|(known, _)| known == name) {
             Some((_, old)) => value.clone_into(old),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use xebec_confinement::{Capability, MemorySwap};
-use xebec_container::{Container, ImageConfig, Net, PidMode, RunOptions, SHARED_MEMORY, environment};
+use xebec_container::{Container, ImageConfig, Net, PidMode, RunOptions, SHARED_MEMORY};
 use xebec_format::digest::Digest;
 use xebec_images::record::Records;
 use xebec_network::HostPorts;
@@ -86,18 +86,7 @@ fn of_image_and_process(options: &RunOptions, image: Option<&ImageConfig>) -> Va
             add(&mut config, json!({ key: value }));
         }
     };
-    let env = image.map(|image| environment(image, &options.env));
-    let env = env.or_else(|| Some(options.env.clone()).filter(|env| !env.is_empty()));
-    put(
-        "Env",
-        env.map(|env| {
-            json!(
-                env.iter()
-                    .map(|(name, value)| format!("{name}={value}"))
-                    .collect::<Vec<_>>()
-            )
-        }),
-    );
+    put("Env", variables(options, image));
     let is_own = options.entrypoint.is_some() || !options.command.is_empty();
     let cmd = if is_own {
         Some(&options.command)
@@ -122,6 +111,20 @@ fn of_image_and_process(options: &RunOptions, image: Option<&ImageConfig>) -> Va
     let ports: BTreeMap<String, Value> = ports.into_iter().map(|port| (port, json!({}))).collect();
     put("ExposedPorts", (!ports.is_empty()).then(|| json!(ports)));
     config
+}
+
+/// The user's variables, and then the image's that they do not replace.
+fn variables(options: &RunOptions, image: Option<&ImageConfig>) -> Option<Value> {
+    let own = options.env.iter().map(|(name, value)| format!("{name}={value}"));
+    let is_replaced = |entry: &&String| {
+        let name = entry.split('=').next().unwrap_or_default();
+        options.env.iter().any(|(own, _)| own == name)
+    };
+    let images = image.map_or(&[][..], |image| &image.env);
+    let all: Vec<String> = own
+        .chain(images.iter().filter(|entry| !is_replaced(entry)).cloned())
+        .collect();
+    (image.is_some() || !all.is_empty()).then(|| json!(all))
 }
 
 /// Of `HostConfig`: what the container may do and use of the host.
@@ -151,6 +154,7 @@ fn of_host(args: &RunArgs, options: &RunOptions) -> Value {
     let tmpfs: BTreeMap<String, &str> = tmpfs
         .map(|tmpfs| (tmpfs.target.display().to_string(), tmpfs.asked_options()))
         .collect();
+    let texts = |all: &[Capability]| all.iter().map(ToString::to_string).collect::<Vec<_>>();
     let memory = confinement.memory.map_or(0, |size| size.0);
     let memory_swap = match confinement.memory_swap {
         Some(MemorySwap::Unlimited) => json!(-1),
@@ -170,8 +174,8 @@ fn of_host(args: &RunArgs, options: &RunOptions) -> Value {
         "PidMode": pid,
         "IpcMode": options.ipc.to_string(),
         "ReadonlyRootfs": confinement.read_only,
-        "CapAdd": list(&capabilities(&confinement.cap_add)),
-        "CapDrop": list(&capabilities(&confinement.cap_drop)),
+        "CapAdd": list(&texts(&confinement.cap_add)),
+        "CapDrop": list(&texts(&confinement.cap_drop)),
         "GroupAdd": list(&options.group_add),
         "Memory": memory,
         "MemoryReservation": confinement.memory_reservation.map_or(0, |size| size.0),
@@ -192,15 +196,6 @@ fn of_host(args: &RunArgs, options: &RunOptions) -> Value {
         add(&mut host, json!({ "Tmpfs": tmpfs }));
     }
     host
-}
-
-/// `CAP_CHOWN`, and `ALL`.
-fn capabilities(all: &[Capability]) -> Vec<String> {
-    let name = |one: &Capability| match one {
-        Capability::All => one.to_string(),
-        Capability::One(_) => format!("CAP_{one}"),
-    };
-    all.iter().map(name).collect()
 }
 
 /// A mount in the form that `--volume` takes.
@@ -257,7 +252,11 @@ fn mounted(paths: &Paths, container: &Container, args: &RunArgs) -> Vec<Value> {
                 own.map_or_else(|| json!({ "Type": "volume" }), |(name, _)| of_volume(name))
             }
         };
-        let mode = options_of(volume).join(",");
+        let mode = match (options_of(volume).join(","), &volume.source) {
+            // Docker's default of volumes that have a name.
+            (mode, Source::Named(_)) if mode.is_empty() => "z".to_owned(),
+            (mode, _) => mode,
+        };
         add(
             &mut shown,
             json!({ "Destination": volume.target, "Mode": mode, "RW": !volume.read_only }),

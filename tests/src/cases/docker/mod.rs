@@ -1,6 +1,7 @@
 //! Docker Engine on lazy images.
 
 mod commands;
+mod inspected;
 mod restarts;
 
 use std::time::Duration;
@@ -34,6 +35,7 @@ pub(super) fn cases() -> Vec<Case> {
         ("docker/save-and-push", commands::blobs),
         ("docker/pulled-again", commands::pulled_again),
         ("docker/dead-registry", commands::dead_registry),
+        ("docker/inspected", inspected::run_case),
         ("docker/restarts", restarts::live),
         ("docker/daemon-lost", restarts::daemon_lost),
         ("docker/restart-policies", restarts::policies),
