@@ -488,13 +488,16 @@ fn history(world: &World) -> Result<Outcome> {
 }
 
 /// Who runs a container in the foreground is told on the terminal which reader waits, also where the container has the terminal, and
-/// without a terminal is told nothing; but of a read that failed with what it was, wherever the command writes, and also by `logs`.
+/// without a terminal is told nothing; but of a read that failed with what it was, wherever the command writes, and also by `logs`,
+/// `start --attach` and `exec`.
 fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let mut layer = TarBuilder::new();
     layer.directory("bin");
     lab::put_programs(&mut layer, &["/bin/busybox"], 0o755)?;
     layer.file("late", content(0));
+    // In spans of its own.
+    layer.file("other", lab::contents(5, 6 << 20));
     let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(6))?;
     let names = lab.push_indexed(&image.build(), "app")?;
     let words = |how: &[&'static str]| -> Vec<&str> {
@@ -538,24 +541,67 @@ fn reader_on_a_terminal(world: &World) -> Result<Outcome> {
         all_told = told.trim().to_owned();
     }
     ensure!(!pipe.contains("has waited"), "{pipe:?}");
-    settings(&lab, "failing", "fill_wait = \"2s\"\n")?;
-    lab.registry.inject(When::blob().range(true), Fault::WrongBytes);
-    let ended = lab.xebec("failing", &words(&["--rm"]))?;
-    lab.xebec("failing", &words(&["-d"]))?.expect(0, &[])?;
-    lab.xebec("failing", &["wait", "web"])?.expect(0, &["1"])?;
-    lab.registry.clear_faults();
-    ensure!(ended.code != 0, "{ended:?}");
-    let mut failed = String::new();
-    for shown in [&ended, &lab.xebec("failing", &["logs", "web"])?] {
-        let line = shown
-            .err
-            .lines()
-            .find(|line| line.contains(": web could not read "));
-        let line = line.with_context(|| format!("no failed read is named: {}", shown.err))?;
-        failed = line.to_owned();
-    }
-    lab.xebec("failing", &["rm", "web"])?.expect(0, &[])?;
+    let failed = failed_reads(&lab, &names)?;
     Ok(Outcome::Passed(format!("{all_told}\n{failed}")))
+}
+
+/// Reads that fail are told by the command that runs the container, by `logs`, `start --attach` and `exec`. Gives what one of them says.
+fn failed_reads(lab: &Lab<'_>, names: &Names) -> Result<String> {
+    let root = |words: &[&str]| lab.xebec("failing", words);
+    let sums = |how: &str| {
+        root(&[
+            "run",
+            how,
+            "--name",
+            "web",
+            &names.tag,
+            "/bin/busybox",
+            "md5sum",
+            "/late",
+        ])
+    };
+    settings(lab, "failing", "fill_wait = \"2s\"\n")?;
+    lab.registry.inject(When::blob().range(true), Fault::WrongBytes);
+    let ended = sums("--rm")?;
+    sums("-d")?.expect(0, &[])?;
+    root(&["wait", "web"])?.expect(0, &["1"])?;
+    let logs = root(&["logs", "web"])?;
+    let attached = root(&["start", "--attach", "web"])?;
+    lab.registry.clear_faults();
+    let idle = [
+        "run",
+        "-d",
+        "--name",
+        "idle",
+        &names.tag,
+        "/bin/busybox",
+        "sleep",
+        "1d",
+    ];
+    root(&idle)?.expect(0, &[])?;
+    // Its program has come by then.
+    root(&["exec", "idle", "/bin/busybox", "true"])?.expect(0, &[])?;
+    lab.registry.inject(When::blob().range(true), Fault::WrongBytes);
+    let joined = root(&["exec", "idle", "/bin/busybox", "md5sum", "/other"])?;
+    lab.registry.clear_faults();
+    root(&["rm", "-f", "idle", "web"])?.expect(0, &[])?;
+    let mut said = String::new();
+    for (shown, name) in [
+        (&joined, "idle"),
+        (&ended, "web"),
+        (&logs, "web"),
+        (&attached, "web"),
+    ] {
+        let says = format!(": {name} could not read ");
+        let line = shown.err.lines().find(|line| line.contains(&says));
+        let line = line.with_context(|| format!("no failed read of {name} is named: {shown:?}"))?;
+        said = line.to_owned();
+    }
+    ensure!(
+        ended.code != 0 && joined.code != 0 && attached.code != 0,
+        "{ended:?} {joined:?} {attached:?}"
+    );
+    Ok(said)
 }
 
 /// What a command writes on a terminal of its own, made by script(1). None of its words has a blank.
