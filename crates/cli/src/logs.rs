@@ -43,10 +43,9 @@ pub(crate) fn logs(paths: &Paths, args: &LogsArgs) -> Result<(), Failure> {
         follow_on(&directories, &container, &mut reader, printer)?;
     }
     // Its program has seen an input/output error only. Of a part of the log nothing is said: the reads may be of another time.
-    let is_all = args.since.is_none() && args.until.is_none();
-    let saved = container.saved.as_ref().filter(|_| is_all);
-    if let Some(began_ms) = saved.and_then(|saved| saved.started_ms) {
-        tell_failed(paths, &container.name, began_ms);
+    // A log is of all runs of its container, and a read may begin before it is noted that the run has started.
+    if args.since.is_none() && args.until.is_none() {
+        tell_failed(paths, &container.name, container.created_ms());
     }
     Ok(())
 }
