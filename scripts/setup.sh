@@ -64,6 +64,7 @@ openssl               | apt    | openssl               | test                   
 fincore               | apt    | util-linux-extra      | test,bench                 | what is in the page cache
 fio                   | apt    | fio                   | test,bench                 | reads
 strace                | apt    | strace                | test                       | what a program asks the kernel for
+chromium              | apt    | chromium              | test                       | reads the pages of the registry
 zsh                   | apt    | zsh                   | test                       | completes names
 fish                  | apt    | fish                  | test                       | completes names
 wrk                   | apt    | wrk                   | bench                      | loads web services

@@ -5,6 +5,7 @@
 //! case runs in network, mount and process namespaces of its own and in a directory of its own, under a watchdog: whatever it
 //! started or mounted is gone when it ends, however it ends. Cases need root and the environment that `scripts/e2e.sh` sets up.
 
+mod browser;
 mod cases;
 mod containerd;
 mod control_plane;

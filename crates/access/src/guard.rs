@@ -230,6 +230,33 @@ impl Guard {
         }
     }
 
+    /// Who asks by a browser, which shows them what they may see. Where nobody sees anything without a login, whoever has not logged in
+    /// is refused.
+    ///
+    /// # Errors
+    /// The refusal to answer with.
+    pub async fn visitor(&self, parts: &Parts) -> Result<Caller, Refusal> {
+        let inner = self.inner();
+        let caller = match inner.recognize(parts).await {
+            Ok(caller) => caller,
+            Err(reason) => return Err(inner.unrecognized(parts, &[], reason)),
+        };
+        let is_closed = inner.settings.recognizes_anybody() && !inner.rights.anybody_may_read();
+        if caller.identity.is_anonymous() && is_closed {
+            let challenge = inner.challenge(parts).header(&[], None);
+            let detail = "this registry shows nothing without a login".to_owned();
+            return Err(Refusal::Unauthorized { challenge, detail });
+        }
+        Ok(caller)
+    }
+
+    /// How browsers are told to log in, which know no tokens: by name and password. `None` where nobody has a password.
+    pub fn challenge_for_browsers(&self) -> Option<String> {
+        let inner = self.inner();
+        let has_passwords = inner.logins.is_some() || !inner.issuers.is_empty();
+        has_passwords.then(|| realm::by_password(&inner.settings).header(&[], None))
+    }
+
     pub(super) fn inner(&self) -> &Inner {
         &self.inner
     }

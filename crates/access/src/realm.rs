@@ -14,10 +14,7 @@ pub(super) fn own(settings: &AuthSettings, gives_tokens: bool, tls: bool, parts:
     let host = host_of(parts);
     let basic = settings.challenge == ChallengeSettings::Basic || !gives_tokens;
     if basic || (host.is_empty() && settings.public_url.is_none()) {
-        let service = settings.service.clone();
-        return Challenge::Basic {
-            realm: service.unwrap_or_else(|| "xebec-registry".to_owned()),
-        };
+        return by_password(settings);
     }
     let base = match &settings.public_url {
         Some(url) => url.trim_end_matches('/').to_owned(),
@@ -26,6 +23,14 @@ pub(super) fn own(settings: &AuthSettings, gives_tokens: bool, tls: bool, parts:
     Challenge::Bearer {
         realm: format!("{base}/token"),
         service: settings.service.clone().unwrap_or(host),
+    }
+}
+
+/// The challenge to log in with a name and a password.
+pub(super) fn by_password(settings: &AuthSettings) -> Challenge {
+    let service = settings.service.clone();
+    Challenge::Basic {
+        realm: service.unwrap_or_else(|| "xebec-registry".to_owned()),
     }
 }
 

@@ -5,7 +5,7 @@
 //! * [`state`]: what all requests share; [`config`]: what an operator may set; [`metrics`]: figures.
 //! * [`events`]: what happened, for those who are told of it.
 //! * [`audit`], [`webhooks`]: what was done by whom, written down and told to others.
-//! * [`mode_file`]: whether anything may be written now.
+//! * [`mode_file`]: whether anything may be written now; `origin`: whether a browser asks for another site.
 //! * [`upkeep`]: what the rules let go is deleted, before each collection.
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`page`]: what is here, for people.
@@ -22,6 +22,7 @@ pub mod events;
 pub mod indexing;
 pub mod metrics;
 pub mod mode_file;
+mod origin;
 pub mod page;
 pub mod request;
 pub mod route;

@@ -28,6 +28,7 @@ mod reading;
 mod registry;
 mod registry_lazy;
 mod registry_moving;
+mod registry_page;
 mod runtime;
 mod service;
 mod soak;
@@ -126,6 +127,7 @@ pub(crate) fn all() -> Vec<Case> {
         laziness::cases(),
         registry_lazy::cases(),
         registry_moving::cases(),
+        registry_page::cases(),
         lingering::cases(),
         deaths::cases(),
         succession::cases(),

@@ -28,6 +28,7 @@ pub use reply::Answer;
 
 use crate::body::RequestBody;
 use crate::error::{ApiError, Code};
+use crate::origin;
 use crate::page;
 use crate::request::Query;
 use crate::route::Route;
@@ -97,6 +98,10 @@ async fn routed(registry: &Registry, parts: &Parts, body: &mut RequestBody, rout
         .refusal(writes && !matches!(route, Route::Token))
     {
         return Err(refusal.into());
+    }
+    if writes && origin::is_of_another_site(parts) {
+        let detail = "the page of another site has a browser send this; use a client of registries";
+        return Err(ApiError::new(Code::Denied, detail));
     }
     if matches!(route, Route::Token) {
         return token::answer(registry, parts, body).await;

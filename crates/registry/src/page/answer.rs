@@ -1,14 +1,17 @@
 //! From a request for a page to its answer: rights, then what is in the store, then HTML.
 
 use bytes::Bytes;
-use futures_util::FutureExt as _;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use xebec_access::{Action, Need, Refusal};
+use xebec_access::{Action, Caller, Need, Refusal};
 use xebec_store::{Digest, RepositoryName, StoreError};
 
-use super::{CONTENT_SECURITY_POLICY, Page, SCRIPT, STYLE, gather, html};
+use super::gather::{self, Place};
+use super::view::Visitor;
+use super::{CONTENT_SECURITY_POLICY, ICON, Page, SCRIPT, STYLE, html};
 use crate::body::{self, AnswerBody};
 use crate::state::Registry;
 
@@ -21,7 +24,7 @@ struct Content {
     status: StatusCode,
     media_type: &'static str,
     text: String,
-    challenge: Option<String>,
+    header: Option<(HeaderName, String)>,
 }
 
 impl Content {
@@ -30,23 +33,31 @@ impl Content {
             status: StatusCode::OK,
             media_type: HTML,
             text,
-            challenge: None,
+            header: None,
         }
     }
 
-    fn problem(status: StatusCode, heading: &str, sentence: &str) -> Self {
+    fn problem(status: StatusCode, who: &Visitor, heading: &str, sentence: &str) -> Self {
         Self {
             status,
-            ..Self::html(html::problem(heading, sentence))
+            ..Self::html(html::problem(who, heading, sentence))
         }
     }
 
-    fn missing() -> Self {
+    fn missing(who: &Visitor) -> Self {
         Self::problem(
             StatusCode::NOT_FOUND,
+            who,
             "Not found",
             "No repository or image of this name is here, or you may not see it.",
         )
+    }
+
+    fn of_file(media_type: &'static str, text: &str) -> Self {
+        Self {
+            media_type,
+            ..Self::html(text.to_owned())
+        }
     }
 }
 
@@ -56,82 +67,160 @@ pub async fn answer(registry: &Registry, parts: &Parts) -> Option<Response<Answe
         return None;
     }
     let page = Page::parse(parts.uri.path(), parts.uri.query())?;
-    let content = content(registry, parts, page).await.unwrap_or_else(|error| {
+    Some(response(content(registry, parts, page).await))
+}
+
+async fn content(registry: &Registry, parts: &Parts, page: Page) -> Content {
+    match page {
+        Page::Style => return Content::of_file("text/css; charset=utf-8", STYLE),
+        Page::Script => return Content::of_file("text/javascript; charset=utf-8", SCRIPT),
+        Page::Icon => return Content::of_file("image/svg+xml", ICON),
+        _ => {}
+    }
+    if let Some(refusal) = registry.mode.now().refusal(false) {
+        let nobody = Visitor::default();
+        return Content::problem(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &nobody,
+            "Not now",
+            &refusal.detail,
+        );
+    }
+    let asking = match Asking::new(registry, parts).await {
+        Ok(asking) => asking,
+        Err(refusal) => return refused(registry, &Visitor::default(), refusal),
+    };
+    asking.content(page).await.unwrap_or_else(|error| {
         tracing::error!("cannot show a page: {error}");
         Content::problem(
             StatusCode::INTERNAL_SERVER_ERROR,
+            &asking.who,
             "Not shown",
             "The registry cannot read its records; its log says why.",
         )
-    });
-    Some(response(content))
+    })
 }
 
-async fn content(registry: &Registry, parts: &Parts, page: Page) -> Result<Content, StoreError> {
-    let store = &registry.store;
-    match page {
-        Page::Style => Ok(of_file("text/css; charset=utf-8", STYLE)),
-        Page::Script => Ok(of_file("text/javascript; charset=utf-8", SCRIPT)),
-        Page::Repositories { search, after } => {
-            if let Err(refusal) = registry.guard.check(parts, &[]).await {
-                return Ok(refused(refusal));
-            }
-            let may_read = |name: String| async move { may_pull(registry, parts, &name).await }.boxed();
-            let view = gather::repositories(store, &search, after.as_deref(), may_read).await?;
-            Ok(Content::html(html::repositories(&view)))
-        }
-        Page::Repository { name, after } => {
-            let Ok(name) = name.parse::<RepositoryName>() else {
-                return Ok(Content::missing());
-            };
-            if let Some(refused) = refusal(registry, parts, &name).await {
-                return Ok(refused);
-            }
-            let view = gather::repository(store, host(parts), &name, after.as_deref()).await?;
-            Ok(view.map_or_else(Content::missing, |view| Content::html(html::repository(&view))))
-        }
-        Page::Image { name, digest } => {
-            let (Ok(name), Ok(digest)) = (name.parse::<RepositoryName>(), digest.parse::<Digest>()) else {
-                return Ok(Content::missing());
-            };
-            if let Some(refused) = refusal(registry, parts, &name).await {
-                return Ok(refused);
-            }
-            let view = gather::image(store, host(parts), &name, &digest).await?;
-            Ok(view.map_or_else(Content::missing, |view| Content::html(html::image(&view))))
-        }
-        Page::Activity => Ok(activity(registry, parts).await),
-    }
+/// A request of somebody who is known, or need not be.
+struct Asking<'a> {
+    registry: &'a Registry,
+    parts: &'a Parts,
+    caller: Caller,
+    who: Visitor,
 }
 
-/// Requests about repositories that the caller may pull from, and those about none for who may list all repositories.
-async fn activity(registry: &Registry, parts: &Parts) -> Content {
-    let catalog = Need {
-        repository: String::new(),
-        action: Action::Catalog,
-    };
-    if let Err(refusal) = registry.guard.check(parts, &[catalog]).await {
-        return refused(refusal);
+impl<'a> Asking<'a> {
+    async fn new(registry: &'a Registry, parts: &'a Parts) -> Result<Self, Refusal> {
+        let caller = registry.guard.visitor(parts).await?;
+        let who = Visitor {
+            name: caller.name.clone(),
+            can_log_in: registry.guard.challenge_for_browsers().is_some(),
+        };
+        Ok(Self {
+            registry,
+            parts,
+            caller,
+            who,
+        })
     }
-    let (errors, slow) = registry.activity.all();
-    let mut seen = [Vec::new(), Vec::new()];
-    for (list, seen) in [errors, slow].into_iter().zip(&mut seen) {
-        for entry in list {
-            let is_seen = match &entry.repository {
-                Some(name) => may_pull(registry, parts, name).await,
-                None => true,
-            };
-            if is_seen {
-                seen.push(entry);
+
+    async fn content(&self, page: Page) -> Result<Content, StoreError> {
+        let (store, who) = (&self.registry.store, &self.who);
+        match page {
+            Page::Repositories { search, after } => {
+                let may_read = |name: &str| self.registry.guard.may(&self.caller, &pull(name));
+                let view = gather::repositories(store, &search, after.as_deref(), may_read).await?;
+                Ok(Content::html(html::repositories(who, &view)))
             }
+            Page::Repository { name, search, after } => {
+                let name = match self.readable(&name).await {
+                    Ok(name) => name,
+                    Err(refused) => return Ok(refused),
+                };
+                let view =
+                    gather::repository(store, self.place(&name), &name, &search, after.as_deref()).await?;
+                Ok(view.map_or_else(
+                    || Content::missing(who),
+                    |view| Content::html(html::repository(who, &view)),
+                ))
+            }
+            Page::Image { name, digest } => {
+                let name = match self.readable(&name).await {
+                    Ok(name) => name,
+                    Err(refused) => return Ok(refused),
+                };
+                let Ok(digest) = digest.parse::<Digest>() else {
+                    return Ok(Content::missing(who));
+                };
+                let view = gather::image(store, self.place(&name), &name, &digest).await?;
+                Ok(view.map_or_else(
+                    || Content::missing(who),
+                    |view| Content::html(html::image(who, &view)),
+                ))
+            }
+            Page::Login => Ok(self.login()),
+            Page::Activity => Ok(self.activity().await),
+            Page::Style | Page::Script | Page::Icon => Ok(Content::missing(who)),
         }
     }
-    let [errors, slow] = &seen;
-    Content::html(html::activity(errors, slow))
-}
 
-async fn may_pull(registry: &Registry, parts: &Parts, name: &str) -> bool {
-    registry.guard.check(parts, &[pull(name)]).await.is_ok()
+    fn place(&self, name: &RepositoryName) -> Place<'a> {
+        let upstream = self.registry.upstreams.of(name);
+        Place {
+            host: host(self.parts),
+            upstream: upstream.map(|upstream| upstream.registry()),
+        }
+    }
+
+    /// The repository of this name, if the caller may pull from it. Who is known and may not learns nothing of what is there.
+    async fn readable(&self, name: &str) -> Result<RepositoryName, Content> {
+        let name: RepositoryName = name.parse().map_err(|_| Content::missing(&self.who))?;
+        let checked = self
+            .registry
+            .guard
+            .check(self.parts, &[pull(name.as_str())])
+            .await;
+        match checked {
+            Ok(_) => Ok(name),
+            Err(refusal) => Err(refused(self.registry, &self.who, refusal)),
+        }
+    }
+
+    /// Who has not logged in is asked to; who has sees what there is.
+    fn login(&self) -> Content {
+        if self.who.name.is_none()
+            && let Some(challenge) = self.registry.guard.challenge_for_browsers()
+        {
+            let detail = "log in with the name and the password of your account".to_owned();
+            let refusal = Refusal::Unauthorized { challenge, detail };
+            return refused(self.registry, &self.who, refusal);
+        }
+        Content {
+            status: StatusCode::SEE_OTHER,
+            header: Some((LOCATION, "/".to_owned())),
+            ..Content::html(String::new())
+        }
+    }
+
+    /// Requests about repositories that the caller may pull from, and those about none for who may list all repositories.
+    async fn activity(&self) -> Content {
+        let guard = &self.registry.guard;
+        let catalog = Need {
+            repository: String::new(),
+            action: Action::Catalog,
+        };
+        if let Err(refusal) = guard.check(self.parts, &[catalog]).await {
+            return refused(self.registry, &self.who, refusal);
+        }
+        let (mut errors, mut slow) = self.registry.activity.all();
+        for list in [&mut errors, &mut slow] {
+            list.retain(|entry| {
+                let name = entry.repository.as_deref();
+                name.is_none_or(|name| guard.may(&self.caller, &pull(name)))
+            });
+        }
+        Content::html(html::activity(&self.who, &errors, &slow))
+    }
 }
 
 fn pull(name: &str) -> Need {
@@ -141,29 +230,20 @@ fn pull(name: &str) -> Need {
     }
 }
 
-/// The answer to who may not pull from a repository. Who is known and may not learns nothing of what is there.
-async fn refusal(registry: &Registry, parts: &Parts, name: &RepositoryName) -> Option<Content> {
-    let refusal = registry.guard.check(parts, &[pull(name.as_str())]).await.err()?;
-    Some(refused(refusal))
-}
-
-fn refused(refusal: Refusal) -> Content {
+/// Browsers log in with a name and a password, also where other clients are sent for a token.
+fn refused(registry: &Registry, who: &Visitor, refusal: Refusal) -> Content {
     match refusal {
-        Refusal::Unauthorized { challenge, detail } => Content {
-            challenge: Some(challenge),
-            ..Content::problem(StatusCode::UNAUTHORIZED, "Log in", &detail)
-        },
-        Refusal::Denied { .. } => Content::missing(),
-        Refusal::Unavailable { detail, .. } => {
-            Content::problem(StatusCode::SERVICE_UNAVAILABLE, "Not now", &detail)
+        Refusal::Unauthorized { challenge, detail } => {
+            let challenge = registry.guard.challenge_for_browsers().unwrap_or(challenge);
+            Content {
+                header: Some((WWW_AUTHENTICATE, challenge)),
+                ..Content::problem(StatusCode::UNAUTHORIZED, who, "Log in", &detail)
+            }
         }
-    }
-}
-
-fn of_file(media_type: &'static str, text: &str) -> Content {
-    Content {
-        media_type,
-        ..Content::html(text.to_owned())
+        Refusal::Denied { .. } => Content::missing(who),
+        Refusal::Unavailable { detail, .. } => {
+            Content::problem(StatusCode::SERVICE_UNAVAILABLE, who, "Not now", &detail)
+        }
     }
 }
 
@@ -190,8 +270,10 @@ fn response(content: Content) -> Response<AnswerBody> {
     ] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    if let Some(challenge) = content.challenge.and_then(|text| text.parse().ok()) {
-        headers.insert(WWW_AUTHENTICATE, challenge);
+    if let Some((name, text)) = content.header
+        && let Ok(value) = HeaderValue::try_from(text)
+    {
+        headers.insert(name, value);
     }
     response
 }

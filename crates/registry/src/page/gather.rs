@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::try_join_all;
 use xebec_artifact::artifact::Artifact;
 use xebec_artifact::own_table::has_table_of_contents;
 use xebec_oci::{Descriptor, ImageManifest, Index, Manifest};
@@ -10,24 +10,38 @@ use xebec_store::{Digest, Manifest as Stored, RepositoryName, Result, Store, Tag
 use xebec_trust::ARTIFACT_TYPE;
 
 use super::ROWS;
+use super::platform::platform;
 use super::view::{Image, Laziness, Part, Referrer, Repositories, Repository, RepositoryRow, TagRow};
 
 /// Names that are looked at in one step of a search.
 const STEP: usize = 1000;
+/// Rows of a page that are gathered at the same time.
+const ROWS_AT_ONCE: usize = 8;
 /// Names that one page's search looks at.
 const LOOKED_AT: usize = 20_000;
+/// Images of an index that are looked at.
+const IMAGES: usize = 8;
 /// Artifacts with indexes that are looked at for one image.
 const ARTIFACTS: usize = 16;
+
+/// Where a repository is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The name by which the client reaches this registry.
+    pub host: &'a str,
+    /// The registry that its images come from, if they come through.
+    pub upstream: Option<&'a str>,
+}
 
 /// The repositories whose names contain `search` and that `may_read` lets through.
 ///
 /// # Errors
 /// When the records cannot be read.
-pub async fn repositories<'a>(
+pub async fn repositories(
     store: &Store,
     search: &str,
     after: Option<&str>,
-    may_read: impl Fn(String) -> BoxFuture<'a, bool>,
+    may_read: impl Fn(&str) -> bool,
 ) -> Result<Repositories> {
     let wanted = search.to_lowercase();
     let mut view = Repositories {
@@ -42,7 +56,7 @@ pub async fn repositories<'a>(
                 view.next = view.rows.last().map(|row| row.name.clone());
                 return Ok(view);
             }
-            if name.as_str().contains(&wanted) && may_read(name.to_string()).await {
+            if name.as_str().contains(&wanted) && may_read(name.as_str()) {
                 view.rows.push(row(store, name).await?);
             }
         }
@@ -65,29 +79,65 @@ async fn row(store: &Store, name: &RepositoryName) -> Result<RepositoryRow> {
     })
 }
 
-/// The tags of a repository. `None` when there is no such repository.
+/// The tags of a repository that contain `search`. `None` when there is no such repository.
 ///
 /// # Errors
 /// When the records cannot be read.
 pub async fn repository(
     store: &Store,
-    host: &str,
+    place: Place<'_>,
     name: &RepositoryName,
+    search: &str,
     after: Option<&str>,
 ) -> Result<Option<Repository>> {
-    let Some(page) = store.tags(name, ROWS, after).await? else {
+    let Some((tags, next)) = tags_with(store, name, search, after).await? else {
         return Ok(None);
     };
-    let mut tags = Vec::with_capacity(page.items.len());
-    for tag in &page.items {
-        tags.push(tag_row(store, name, tag).await?);
+    let mut rows = Vec::with_capacity(tags.len());
+    for some in tags.chunks(ROWS_AT_ONCE) {
+        rows.extend(try_join_all(some.iter().map(|tag| tag_row(store, name, tag))).await?);
     }
     Ok(Some(Repository {
-        host: host.to_owned(),
+        host: place.host.to_owned(),
+        upstream: place.upstream.map(str::to_owned),
         name: name.to_string(),
-        next: tags.last().filter(|_| page.next).map(|row| row.tag.clone()),
-        tags,
+        search: search.to_owned(),
+        tags: rows,
+        next,
     }))
+}
+
+/// Tags that contain `search`, and the one after which to look for more.
+async fn tags_with(
+    store: &Store,
+    name: &RepositoryName,
+    search: &str,
+    after: Option<&str>,
+) -> Result<Option<(Vec<TagRecord>, Option<String>)>> {
+    let wanted = search.to_lowercase();
+    let step = if search.is_empty() { ROWS } else { STEP };
+    let (mut found, mut last) = (Vec::new(), after.map(str::to_owned));
+    for _ in 0..LOOKED_AT / STEP {
+        let Some(page) = store.tags(name, step, last.as_deref()).await? else {
+            return Ok(None);
+        };
+        for tag in page.items {
+            let text = tag.name.to_string();
+            let is_wanted = text.to_lowercase().contains(&wanted);
+            if is_wanted && found.len() == ROWS {
+                return Ok(Some((found, last)));
+            }
+            last = Some(text);
+            found.extend(is_wanted.then_some(tag));
+        }
+        if !page.next {
+            return Ok(Some((found, None)));
+        }
+        if found.len() == ROWS {
+            break;
+        }
+    }
+    Ok(Some((found, last)))
 }
 
 async fn tag_row(store: &Store, name: &RepositoryName, tag: &TagRecord) -> Result<TagRow> {
@@ -95,7 +145,10 @@ async fn tag_row(store: &Store, name: &RepositoryName, tag: &TagRecord) -> Resul
     let manifest = stored.as_ref().and_then(parsed);
     let (platforms, size) = match &manifest {
         Some(Manifest::Index(index)) => (index.platforms(), None),
-        Some(Manifest::Image(image)) => (Vec::new(), Some(size(image))),
+        Some(Manifest::Image(image)) => (
+            Vec::from_iter(platform(store, name, image).await?),
+            Some(size(image)),
+        ),
         None => (Vec::new(), None),
     };
     Ok(TagRow {
@@ -114,7 +167,7 @@ async fn tag_row(store: &Store, name: &RepositoryName, tag: &TagRecord) -> Resul
 /// When the records cannot be read.
 pub async fn image(
     store: &Store,
-    host: &str,
+    place: Place<'_>,
     name: &RepositoryName,
     digest: &Digest,
 ) -> Result<Option<Image>> {
@@ -122,12 +175,17 @@ pub async fn image(
         return Ok(None);
     };
     let manifest = parsed(&stored);
+    let of_image = match &manifest {
+        Some(Manifest::Image(image)) => platform(store, name, image).await?,
+        _ => None,
+    };
+    let is_any_image = manifest.as_ref().is_some_and(is_image);
     let indexed = indexed_layers(store, name, digest).await?;
     let parts = match &manifest {
         Some(Manifest::Image(image)) => image
             .layers
             .iter()
-            .map(|layer| part_of(layer, &indexed))
+            .map(|layer| part_of(layer, is_any_image.then_some(&indexed)))
             .collect(),
         Some(Manifest::Index(index)) => images_of(index),
         None => Vec::new(),
@@ -136,7 +194,8 @@ pub async fn image(
     let tags = tags.unwrap_or_default().into_iter();
     let referrers = store.referrers(name, digest, None, ROWS, None).await?.items;
     Ok(Some(Image {
-        host: host.to_owned(),
+        host: place.host.to_owned(),
+        upstream: place.upstream.map(str::to_owned),
         repository: name.to_string(),
         digest: digest.to_string(),
         media_type: stored.media_type.clone(),
@@ -144,7 +203,9 @@ pub async fn image(
             .filter(|tag| tag.digest == *digest)
             .map(|tag: TagRecord| Tag::to_string(&tag.name))
             .collect(),
-        platform: None,
+        platform: of_image,
+        artifact_type: stored.artifact_type.clone().filter(|_| !is_any_image),
+        subject: stored.subject.as_ref().map(ToString::to_string),
         parts,
         referrers: referrers
             .into_iter()
@@ -175,12 +236,14 @@ fn size(image: &ImageManifest) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-fn part_of(layer: &Descriptor, indexed: &BTreeSet<String>) -> Part {
+/// A layer, by the indexes of an image's layers, or a part of an artifact, which has none.
+fn part_of(layer: &Descriptor, indexed: Option<&BTreeSet<String>>) -> Part {
     let digest = layer.digest.to_string();
-    let remark = match () {
-        () if indexed.contains(&digest) => "indexed",
-        () if has_table_of_contents(layer) => "has a table of contents",
-        () => "not indexed",
+    let remark = match indexed {
+        None => "",
+        Some(indexed) if indexed.contains(&digest) => "indexed",
+        Some(_) if has_table_of_contents(layer) => "has a table of contents",
+        Some(_) => "not indexed",
     };
     Part {
         remark: remark.to_owned(),
@@ -205,8 +268,36 @@ fn images_of(index: &Index) -> Vec<Part> {
     images.collect()
 }
 
-/// Whether a manifest's image is lazy.
+/// Whether a manifest's image is lazy, or which of an index's images that are here.
 async fn laziness(
+    store: &Store,
+    name: &RepositoryName,
+    digest: &Digest,
+    manifest: Option<&Manifest>,
+) -> Result<Laziness> {
+    let Some(Manifest::Index(index)) = manifest else {
+        return image_laziness(store, name, digest, manifest).await;
+    };
+    let (mut lazy, mut images) = (0, 0);
+    for listed in index.manifests.iter().take(IMAGES) {
+        let Ok(digest) = listed.digest.to_string().parse() else {
+            continue;
+        };
+        let stored = store.manifest(name, &digest).await?;
+        let manifest = stored.as_ref().and_then(parsed);
+        let found = image_laziness(store, name, &digest, manifest.as_ref()).await?;
+        images += usize::from(found != Laziness::DoesNotApply);
+        lazy += usize::from(found == Laziness::Lazy);
+    }
+    Ok(match lazy {
+        _ if images == 0 => Laziness::DoesNotApply,
+        lazy if lazy == images => Laziness::Lazy,
+        lazy => Laziness::Some { lazy, images },
+    })
+}
+
+/// Whether an image is lazy.
+async fn image_laziness(
     store: &Store,
     name: &RepositoryName,
     digest: &Digest,

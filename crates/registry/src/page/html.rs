@@ -8,7 +8,8 @@ mod repository;
 use maud::{DOCTYPE, Markup, html};
 use xebec_kernel::clock::rfc3339;
 
-use super::view::Laziness;
+use super::path::encoded;
+use super::view::{Laziness, Visitor};
 
 pub use activity::activity;
 pub use image::image;
@@ -19,7 +20,7 @@ pub use repository::repository;
 const SHORT: usize = 12;
 
 /// A whole page: `heading`, and `content` below it.
-fn page(heading: &str, content: &Markup) -> Markup {
+fn page(who: &Visitor, heading: &str, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -28,19 +29,25 @@ fn page(heading: &str, content: &Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="referrer" content="no-referrer";
                 title { (heading) " · Xebec registry" }
+                link rel="icon" type="image/svg+xml" href="/page.svg";
                 link rel="stylesheet" href="/page.css";
                 script src="/page.js" defer {}
             }
             body {
                 a.skip href="#content" { "To the content" }
                 header {
-                    strong { "Xebec registry" }
+                    strong { img src="/page.svg" alt="" width="20" height="20"; "Xebec registry" }
                     nav aria-label="Pages" {
                         a href="/" { "Repositories" }
                         a href="/activity" { "Activity" }
                     }
+                    @match (&who.name, who.can_log_in) {
+                        (Some(name), _) => span.who { "Logged in as " (name) },
+                        (None, true) => a.who href="/login" { "Log in" },
+                        (None, false) => {}
+                    }
                 }
-                main id="content" {
+                main id="content" tabindex="-1" {
                     h1 { (heading) }
                     (content)
                 }
@@ -50,17 +57,40 @@ fn page(heading: &str, content: &Markup) -> Markup {
 }
 
 /// The page for what is not there, or may not be seen.
-pub fn problem(heading: &str, sentence: &str) -> String {
-    page(
-        heading,
-        &html! { p { (sentence) } p { a href="/" { "All repositories" } } },
-    )
-    .into_string()
+pub fn problem(who: &Visitor, heading: &str, sentence: &str) -> String {
+    let content = html! { p { (sentence) } p { a href="/" { "All repositories" } } };
+    page(who, heading, &content).into_string()
 }
 
-/// A shell line with a button that copies it.
+/// A shell line, to which a script adds a button that copies it.
 fn command(line: &str) -> Markup {
     html! { div.command { code { (line) } } }
+}
+
+/// A form that searches the rows of the table `id`, here and beyond this page.
+fn search(id: &str, label: &str, action: &str, text: &str) -> Markup {
+    html! {
+        form role="search" action=(action) method="get" {
+            label for="search" { (label) }
+            input id="search" type="search" name="search" value=(text) autocomplete="off" data-filters=(id);
+            button type="submit" { "Search" }
+        }
+        p.soft role="status" id="found" {}
+    }
+}
+
+/// A table that scrolls by itself where it is wider than the window, also by the keyboard.
+fn scrolling(label: &str, table: &Markup) -> Markup {
+    html! { div.scroll role="region" aria-label=(label) tabindex="0" { (table) } }
+}
+
+/// The address of the next part of a list.
+fn next_address(path: &str, search: &str, last: Option<&String>) -> Option<String> {
+    let search = match search {
+        "" => String::new(),
+        search => format!("search={}&", encoded(search)),
+    };
+    Some(format!("{path}?{search}after={}", encoded(last?)))
 }
 
 /// A moment, in UTC.
@@ -82,6 +112,9 @@ fn laziness(laziness: &Laziness) -> Markup {
         Laziness::Partly { indexed, layers } => html! {
             span.warn { "partly lazy" } (format!(" ({indexed} of {layers} layers are indexed)"))
         },
+        Laziness::Some { lazy, images } => html! {
+            span.warn { "partly lazy" } (format!(" ({lazy} of {images} images)"))
+        },
         Laziness::Not => html! { span.warn { "not lazy" } " (no layer is indexed)" },
         Laziness::DoesNotApply => html! { span.soft { "–" } },
     }
@@ -102,17 +135,40 @@ mod tests {
 
     #[test]
     fn text_of_others_is_no_markup() {
-        let page = problem("<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>");
+        let page = problem(
+            &Visitor::default(),
+            "<script>alert(1)</script>",
+            "\"><img src=x onerror=alert(1)>",
+        );
         assert!(!page.contains("<script>") && !page.contains("<img"), "{page}");
     }
 
     #[test]
+    fn who_has_not_logged_in_is_led_there_if_they_can() {
+        let shown = |name: Option<&str>, can_log_in| {
+            let name = name.map(str::to_owned);
+            problem(&Visitor { name, can_log_in }, "Not found", "Nothing.")
+        };
+        assert!(shown(None, true).contains("href=\"/login\""));
+        assert!(!shown(None, false).contains("/login"));
+        let known = shown(Some("<b>anna"), true);
+        assert!(
+            known.contains("Logged in as &lt;b&gt;anna") && !known.contains("/login"),
+            "{known}"
+        );
+    }
+
+    #[test]
     fn nothing_is_loaded_from_elsewhere_and_nothing_is_inline() {
-        let page = problem("Nothing here", "No repository has this name.");
+        let page = problem(
+            &Visitor::default(),
+            "Nothing here",
+            "No repository has this name.",
+        );
         for word in ["http:", "https:", "//", " style=", " onclick=", "<style"] {
             assert!(!page.contains(word), "{word}: {page}");
         }
-        for word in ["<html lang=\"en\">", "<main id=\"content\">", "aria-label"] {
+        for word in ["<html lang=\"en\">", "<main id=\"content\"", "aria-label"] {
             assert!(page.contains(word), "{word}: {page}");
         }
     }

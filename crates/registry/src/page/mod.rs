@@ -13,6 +13,7 @@ mod answer;
 pub mod gather;
 pub mod html;
 pub mod path;
+mod platform;
 pub mod view;
 
 pub use answer::answer;
@@ -20,6 +21,8 @@ pub use path::Page;
 
 /// The style of all pages.
 pub const STYLE: &str = include_str!("page.css");
+/// The picture that browsers show beside a page's title.
+pub const ICON: &str = include_str!("page.svg");
 /// What a browser with scripts adds.
 pub const SCRIPT: &str = include_str!("page.js");
 /// `Content-Security-Policy` of each page: no frames, no foreign resources, no inline code.

@@ -19,6 +19,8 @@ pub enum Page {
     Repository {
         /// Its name, not checked.
         name: String,
+        /// Part of a tag; empty for all.
+        search: String,
         /// Last tag of the page before.
         after: Option<String>,
     },
@@ -31,6 +33,10 @@ pub enum Page {
     },
     /// `/activity`: recent errors and slow requests.
     Activity,
+    /// `/login`: asks for a name and a password, and leads to `/`.
+    Login,
+    /// `/page.svg`
+    Icon,
     /// `/page.css`
     Style,
     /// `/page.js`
@@ -43,14 +49,12 @@ impl Page {
         let query = query.unwrap_or_default();
         match path {
             "/" => Some(Self::Repositories {
-                search: parameter(query, "search")
-                    .unwrap_or_default()
-                    .chars()
-                    .take(MAX_SEARCH)
-                    .collect(),
+                search: search(query),
                 after: parameter(query, "after"),
             }),
             "/activity" => Some(Self::Activity),
+            "/login" => Some(Self::Login),
+            "/page.svg" => Some(Self::Icon),
             "/page.css" => Some(Self::Style),
             "/page.js" => Some(Self::Script),
             _ => {
@@ -62,12 +66,19 @@ impl Page {
                     },
                     None => Self::Repository {
                         name: rest.into_owned(),
+                        search: search(query),
                         after: parameter(query, "after"),
                     },
                 })
             }
         }
     }
+}
+
+/// What is searched for, as far as it is looked at.
+fn search(query: &str) -> String {
+    let text = parameter(query, "search").unwrap_or_default();
+    text.trim().chars().take(MAX_SEARCH).collect()
 }
 
 /// The value of a query's parameter, decoded; the first where it is given twice.
@@ -135,9 +146,10 @@ mod tests {
             })
         );
         assert_eq!(
-            page("/repositories/team/app", "after=1.0"),
+            page("/repositories/team/app", "search=+1&after=1.0"),
             Some(Page::Repository {
                 name: "team/app".to_owned(),
+                search: "1".to_owned(),
                 after: Some("1.0".to_owned()),
             })
         );
@@ -161,7 +173,7 @@ mod tests {
         #[test]
         fn what_is_encoded_is_decoded(text in ".{0,40}") {
             let query = format!("search={}", encoded(&text));
-            let wanted = Page::Repositories { search: text, after: None };
+            let wanted = Page::Repositories { search: text.trim().to_owned(), after: None };
             prop_assert_eq!(Page::parse("/", Some(&query)), Some(wanted));
         }
     }

@@ -14,8 +14,24 @@ pub enum Laziness {
     },
     /// None of its layers has an index.
     Not,
-    /// It is no image: an artifact, an index of images.
+    /// It is an index of images, some of which are not lazy.
+    Some {
+        /// Images that are lazy.
+        lazy: usize,
+        /// Images that are here and were looked at.
+        images: usize,
+    },
+    /// It is no image, or an index of which no image is here.
     DoesNotApply,
+}
+
+/// Who looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Visitor {
+    /// The name by which they have logged in.
+    pub name: Option<String>,
+    /// Whether they can log in by a browser.
+    pub can_log_in: bool,
 }
 
 /// A page of repositories.
@@ -47,6 +63,10 @@ pub struct Repository {
     pub host: String,
     /// Its name.
     pub name: String,
+    /// What was searched for in its tags.
+    pub search: String,
+    /// The registry that its images come from, if they come through.
+    pub upstream: Option<String>,
     /// Its tags.
     pub tags: Vec<TagRow>,
     /// The last tag, if more follow.
@@ -81,10 +101,16 @@ pub struct Image {
     pub digest: String,
     /// Its media type.
     pub media_type: String,
+    /// The registry that the repository's images come from, if they come through.
+    pub upstream: Option<String>,
     /// Tags that name it, at most [`super::ROWS`].
     pub tags: Vec<String>,
     /// `linux/amd64`, of an image.
     pub platform: Option<String>,
+    /// What it is, if it is no image.
+    pub artifact_type: Option<String>,
+    /// The digest of the manifest that it refers to.
+    pub subject: Option<String>,
     /// What it is made of: layers, or images of an index.
     pub parts: Vec<Part>,
     /// Manifests that refer to it.

@@ -1,9 +1,10 @@
 //! The pages for people, over a registry that runs.
 
-use reqwest::StatusCode;
-use reqwest::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use reqwest::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE};
+use reqwest::{Method, StatusCode};
 
-use crate::running::Running;
+use crate::auth::guard::World;
+use crate::running::{Running, code};
 
 async fn page(registry: &Running, path: &str) -> String {
     let answer = registry.get(path).await;
@@ -19,7 +20,7 @@ async fn what_was_pushed_is_shown() {
     assert!(
         page(&registry, "/")
             .await
-            .contains("No repository has an image yet")
+            .contains("No repository is here that you may see")
     );
     let (_, digest) = registry.push_image("team/app", "1.0", b"layer").await;
     registry.push_image("other", "2.0", b"another layer").await;
@@ -74,4 +75,45 @@ async fn style_and_script_come_from_here() {
         );
     }
     assert!(page(&registry, "/activity").await.contains("No request failed."));
+}
+
+#[tokio::test]
+async fn browsers_see_what_everybody_may_and_log_in_by_a_password_for_the_rest() {
+    let world = World::new();
+    let registry = Running::with(|_| {}, |registry| registry.guard = world.guard()).await;
+    assert!(page(&registry, "/").await.contains("href=\"/login\""));
+    for path in ["/repositories/ci/app", "/login", "/activity"] {
+        let answer = registry.get(path).await;
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{path}");
+        let challenge = answer.headers()[WWW_AUTHENTICATE].to_str().unwrap();
+        assert!(challenge.starts_with("Basic "), "{path}: {challenge}");
+    }
+    let asked = registry
+        .request(Method::GET, "/login")
+        .basic_auth("anna", Some("secret"));
+    let led = asked.send().await.unwrap();
+    assert_eq!(led.url().path(), "/");
+    let shown = led.text().await.unwrap();
+    assert!(
+        shown.contains("Logged in as anna") && !shown.contains("/login"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn what_the_page_of_another_site_has_a_browser_send_changes_nothing() {
+    let world = World::new();
+    let registry = Running::with(|_| {}, |registry| registry.guard = world.guard()).await;
+    let begin = |origin: String| {
+        registry
+            .request(Method::POST, "/v2/public/app/blobs/uploads/")
+            .basic_auth("anna", Some("secret"))
+            .header(ORIGIN, origin)
+            .send()
+    };
+    let refused = begin("http://evil.example".to_owned()).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    assert_eq!(code(refused).await, "DENIED");
+    let own = begin(format!("http://{}", registry.address)).await.unwrap();
+    assert_eq!(own.status(), StatusCode::ACCEPTED);
 }

@@ -2,50 +2,48 @@
 
 use maud::{Markup, html};
 
-use super::{moment, page};
+use super::{moment, page, scrolling};
 use crate::page::activity::Entry;
+use crate::page::view::Visitor;
 
 /// The page `/activity`.
-pub fn activity(errors: &[Entry], slow: &[Entry]) -> String {
+pub fn activity(who: &Visitor, errors: &[Entry], slow: &[Entry]) -> String {
     let content = html! {
         p.soft { "Since this process started; the latest first. The log has each request by its id." }
         h2 { "Errors" }
-        (table(errors, "No request failed."))
+        (table("Errors", errors, "No request failed."))
         h2 { "Slow requests" }
-        (table(slow, "No request was slow."))
+        (table("Slow requests", slow, "No request was slow."))
     };
-    page("Activity", &content).into_string()
+    page(who, "Activity", &content).into_string()
 }
 
-fn table(entries: &[Entry], none: &str) -> Markup {
-    html! {
-        @if entries.is_empty() { p { (none) } } @else {
-            div.scroll {
-                table {
-                    thead {
-                        tr {
-                            th scope="col" { "When (UTC)" }
-                            th scope="col" { "Request" }
-                            th.number scope="col" { "Status" }
-                            th.number scope="col" { "Took" }
-                            th scope="col" { "Id" }
-                        }
-                    }
-                    tbody {
-                        @for entry in entries {
-                            tr {
-                                td { (moment(entry.at_ms)) }
-                                td { code { (entry.request) } }
-                                td.number { (entry.status) }
-                                td.number { (entry.took_ms) " ms" }
-                                td { code { (entry.id) } }
-                            }
-                        }
+fn table(label: &str, entries: &[Entry], none: &str) -> Markup {
+    let table = html! {
+        table {
+            thead {
+                tr {
+                    th scope="col" { "When (UTC)" }
+                    th scope="col" { "Request" }
+                    th.number scope="col" { "Status" }
+                    th.number scope="col" { "Took" }
+                    th scope="col" { "Id" }
+                }
+            }
+            tbody {
+                @for entry in entries {
+                    tr {
+                        th scope="row" { (moment(entry.at_ms)) }
+                        td { code { (entry.request) } }
+                        td.number { (entry.status) }
+                        td.number { (entry.took_ms) " ms" }
+                        td { code { (entry.id) } }
                     }
                 }
             }
         }
-    }
+    };
+    html! { @if entries.is_empty() { p { (none) } } @else { (scrolling(label, &table)) } }
 }
 
 #[cfg(test)]
@@ -62,7 +60,7 @@ mod tests {
             took_ms: 31,
             id: "4f2a".to_owned(),
         };
-        let page = activity(std::slice::from_ref(&entry), &[]);
+        let page = activity(&Visitor::default(), std::slice::from_ref(&entry), &[]);
         for part in ["502", "31 ms", "4f2a", "No request was slow."] {
             assert!(page.contains(part), "{part}: {page}");
         }
