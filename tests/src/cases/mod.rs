@@ -19,6 +19,7 @@ mod observe;
 mod ours;
 mod outages;
 mod packaging;
+mod packaging_registry;
 mod podman;
 mod power;
 mod preparing;
@@ -77,6 +78,7 @@ const LONG: &[&str] = &[
     "differential/zstd-chunked",
     "differential/deep",
     "packaging/debian",
+    "packaging-registry/debian",
     "quota/killed-midway",
     "reading/64-readers-10000-files",
 ];
@@ -134,6 +136,7 @@ pub(crate) fn all() -> Vec<Case> {
         stops::cases(),
         service::cases(),
         packaging::cases(),
+        packaging_registry::cases(),
         containerd::cases(),
         docker::cases(),
         kubelet::cases(),

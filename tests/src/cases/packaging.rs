@@ -18,7 +18,7 @@ use crate::world::{World, run as run_command};
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Masks that take nothing away, and all that can be taken from others.
-const MASKS: [(&str, u32); 2] = [("open", 0), ("shut", 0o077)];
+pub(super) const MASKS: [(&str, u32); 2] = [("open", 0), ("shut", 0o077)];
 
 /// A command in another root directory, with a /proc that goes with it.
 const IN_ROOT: &str = r#"mount -t proc proc "$0/proc" && exec chroot "$0" "$@""#;
@@ -39,12 +39,12 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Runs a command and gives what it said.
-fn run(command: &mut Command) -> Result<String> {
+pub(super) fn run(command: &mut Command) -> Result<String> {
     let output = run_command(command)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn top() -> PathBuf {
+pub(super) fn top() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
@@ -59,6 +59,26 @@ fn build_package(world: &World, name: &str) -> Result<PathBuf> {
     let said = run(&mut command)?;
     let line = said.lines().last().context("no package")?;
     Ok(PathBuf::from(line))
+}
+
+/// A Debian system in a folder of the case.
+pub(super) fn unpack_debian(world: &World) -> Result<PathBuf> {
+    let bundle = world.path("debian");
+    let layout = format!("{}:latest", World::built_image("debian")?.display());
+    run(Command::new("umoci")
+        .args(["unpack", "--image", &layout])
+        .arg(&bundle))?;
+    Ok(bundle.join("rootfs"))
+}
+
+/// Runs a command in that system and gives what it said.
+pub(super) fn inside(root: &Path, words: &[&str]) -> Result<String> {
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", IN_ROOT])
+        .arg(root)
+        .args(words);
+    run(command.env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
 /// The package is the same each time, and a Debian system takes it, runs the program, and is rid of it again.
@@ -87,21 +107,9 @@ fn debian(world: &World) -> Result<Outcome> {
         );
     }
 
-    let bundle = world.path("debian");
-    let layout = format!("{}:latest", World::built_image("debian")?.display());
-    run(Command::new("umoci")
-        .args(["unpack", "--image", &layout])
-        .arg(&bundle))?;
-    let root = bundle.join("rootfs");
+    let root = unpack_debian(world)?;
     fs::copy(&package, root.join("xebec.deb"))?;
-    let inside = |words: &[&str]| -> Result<String> {
-        let mut command = Command::new("unshare");
-        command
-            .args(["--mount", "sh", "-c", IN_ROOT])
-            .arg(&root)
-            .args(words);
-        run(command.env("DEBIAN_FRONTEND", "noninteractive"))
-    };
+    let inside = |words: &[&str]| inside(&root, words);
     // What it depends on is not what is tested.
     inside(&["dpkg", "--force-depends", "-i", "/xebec.deb"])?;
     ensure!(inside(&["xebec", "--version"])?.starts_with("xebec "));
@@ -186,12 +194,12 @@ fn debian(world: &World) -> Result<Outcome> {
 }
 
 /// A service manager that only notes what it is asked.
-struct Systemctl {
+pub(super) struct Systemctl {
     folder: PathBuf,
 }
 
 impl Systemctl {
-    fn put(root: &Path) -> Result<Self> {
+    pub(super) fn put(root: &Path) -> Result<Self> {
         let folder = root.join("run/systemd/system");
         fs::create_dir_all(&folder)?;
         let program = root.join("usr/bin/systemctl");
@@ -213,7 +221,7 @@ impl Systemctl {
     }
 
     /// What it was asked since it was asked this.
-    fn ran(&self) -> Result<String> {
+    pub(super) fn ran(&self) -> Result<String> {
         let file = self.folder.join("ran");
         let text = fs::read_to_string(&file).unwrap_or_default();
         fs::write(file, "")?;
@@ -242,7 +250,7 @@ fn kubernetes(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(String::new()))
 }
 
-fn validate(world: &World, name: &str, text: &str) -> Result<String> {
+pub(super) fn validate(world: &World, name: &str, text: &str) -> Result<String> {
     let file = world.path(&format!("{name}.yaml"));
     fs::write(&file, text)?;
     run(Command::new("kubernetes-validate").arg("--strict").arg(file))
