@@ -27,6 +27,7 @@ mod private;
 mod quota;
 mod reading;
 mod registry;
+mod registry_clients;
 mod registry_lazy;
 mod registry_moving;
 mod registry_page;
@@ -127,6 +128,7 @@ pub(crate) fn all() -> Vec<Case> {
         trust::cases(),
         runtime::cases(),
         laziness::cases(),
+        registry_clients::cases(),
         registry_lazy::cases(),
         registry_moving::cases(),
         registry_page::cases(),

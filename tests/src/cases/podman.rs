@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// Buildah with storage of its own; without a network, and without a runtime, as here nobody asks for either.
-fn buildah(world: &World, arguments: &[&str]) -> Result<Output> {
+pub(super) fn buildah(world: &World, arguments: &[&str]) -> Result<Output> {
     run(Command::new("buildah")
         .arg("--root")
         .arg(world.path("storage"))
@@ -37,7 +37,7 @@ fn buildah(world: &World, arguments: &[&str]) -> Result<Output> {
 
 /// Podman with storage of its own, in the case's network. It is told no more than it needs here: a runtime that takes this host's
 /// control groups, and limits that this process may set.
-fn podman(world: &World, arguments: &[&str]) -> Result<Output> {
+pub(super) fn podman(world: &World, arguments: &[&str]) -> Result<Output> {
     let (action, rest) = arguments.split_first().context("no command")?;
     let mut command = Command::new("podman");
     for (option, name) in [

@@ -210,6 +210,19 @@ fn clients(world: &World) -> Result<Outcome> {
         &format!("{name}:v1"),
         &format!("{}/third:x", registry.address),
     ]))?;
+    let (third, archive) = (format!("{}/third", registry.address), world.path("crane.tar"));
+    run(crane()?
+        .args(["pull", "--insecure", &format!("{third}:x")])
+        .arg(&archive))?;
+    run(crane()?
+        .args(["push", "--insecure"])
+        .arg(&archive)
+        .arg(format!("{third}:back")))?;
+    run(crane()?.args(["delete", "--insecure", &format!("{third}:back")]))?;
+    ensure!(
+        said(crane()?.args(["ls", "--insecure", &third]))? == "x",
+        "tags of the copy"
+    );
     run(crane()?.args(["tag", "--insecure", &format!("{name}:v1"), "v2"]))?;
     let digest = said(crane()?.args(["digest", "--insecure", &format!("{name}:v2")]))?;
     ensure!(
