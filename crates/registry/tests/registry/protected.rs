@@ -1,10 +1,13 @@
 //! A registry with rights, immutable tags, an audit log and modes, asked as clients ask it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use xebec_policy::immutability::{Immutability, ImmutableRule};
 use xebec_policy::mode::Mode;
 use xebec_policy::quota::Quotas;
@@ -343,4 +346,42 @@ async fn an_upload_that_nobody_has_finished_takes_room() {
     let given_up = registry.request(Method::DELETE, &place).send().await.unwrap();
     assert_eq!(given_up.status(), StatusCode::NO_CONTENT);
     assert_eq!(other().await.unwrap().status(), StatusCode::CREATED);
+}
+
+/// What was let in when its head came is taken to its end, however long it takes; the next request needs another token.
+#[tokio::test]
+async fn a_body_whose_token_ends_meanwhile_is_taken_to_its_end() {
+    let world = World::new();
+    let (token, guard) = world.brief(3);
+    let mut registry = Running::with(|_| {}, |registry| registry.guard = guard).await;
+    registry.client = client(&format!("Bearer {token}"));
+    let begin = registry.request(Method::POST, "/v2/ci/app/blobs/uploads/");
+    let begun = begin.send().await.unwrap();
+    assert_eq!(begun.status(), StatusCode::ACCEPTED);
+    let place = begun.headers()["location"].to_str().unwrap().to_owned();
+    let content = vec![7; 200_000];
+    let (early, late) = content.split_at(100_000);
+    let mut stream = TcpStream::connect(registry.address).await.unwrap();
+    let head = format!(
+        "PATCH {place} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        content.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(early).await.unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while registry.get(&place).await.status() != StatusCode::UNAUTHORIZED {
+        assert!(Instant::now() < deadline, "the token never ends");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    stream.write_all(late).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(
+        answer.starts_with("HTTP/1.1 202") && answer.contains("range: 0-199999"),
+        "{answer}"
+    );
+    registry.client = client(&format!("Bearer {}", world.service_account()));
+    let digest = Digest::of(Algorithm::Sha256, &content);
+    let end = registry.request(Method::PUT, &format!("{place}?digest={digest}"));
+    assert_eq!(end.send().await.unwrap().status(), StatusCode::CREATED);
 }
