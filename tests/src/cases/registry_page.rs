@@ -2,6 +2,8 @@
 //!
 //! With `E2E_SCREENSHOTS=DIRECTORY`, the case `registry_page/looks` leaves the pictures of `docs/registry.md` there.
 
+mod stock;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::registry::{layout, missing, skopeo_push};
+use self::stock::{artifact, curl_head, fill, logins, put};
+use super::registry::missing;
 use crate::browser::{Browser, text};
 use crate::registry::OwnRegistry;
 use crate::runner::{Case, Outcome};
@@ -21,8 +24,6 @@ use crate::world::{World, run};
 const LIMIT: Duration = Duration::from_secs(240);
 /// How long an image may take to be indexed, and a button to have done what it does.
 const PATIENCE: Duration = Duration::from_secs(60);
-const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-const EMPTY: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 /// Contrast that WCAG asks of text, level AA.
 const CONTRAST: f64 = 4.5;
 /// The least contrast of a text with what is behind it, and that text; and the page's background.
@@ -46,16 +47,6 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Who may do what: everybody may read what is open, and `anna` everything.
-fn logins(world: &World) -> String {
-    format!(
-        "[auth]\nhtpasswd = \"{}\"\n\
-         [[auth.rule]]\nrepositories = \"**\"\nwho = [\"user:anna\"]\nactions = [\"pull\", \"push\", \"delete\"]\n\
-         [[auth.rule]]\nrepositories = \"open/**\"\nwho = [\"anyone\"]\nactions = [\"pull\", \"push\"]\n",
-        world.path("htpasswd").display()
-    )
-}
-
 /// A registry and a browser, if there are both.
 fn in_browser(
     world: &World,
@@ -77,91 +68,6 @@ fn in_browser(
     let registry = OwnRegistry::start(world, "own", configuration)?;
     let browser = Browser::start(world)?;
     body(world, &registry, &browser).map(Outcome::Passed)
-}
-
-/// Pushes an image of two layers as `open/app`, with an index of images `all` and a signature; the digest of the image.
-fn fill(world: &World, registry: &OwnRegistry) -> Result<String> {
-    skopeo_push(
-        &layout(world, false)?,
-        &format!("{}/open/app:1.0", registry.address),
-        &[],
-    )?;
-    let index: Value = serde_json::from_slice(&fs::read(world.path("layout/index.json"))?)?;
-    let image = index["manifests"][0].clone();
-    let (digest, size) = (text(&image["digest"]).to_owned(), image["size"].clone());
-    let mut of_images = json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": [{"mediaType": MANIFEST, "digest": digest, "size": size,
-                       "platform": {"os": "linux", "architecture": "riscv64"}}],
-    });
-    put(registry, "open/app", "all", &of_images)?;
-    of_images["annotations"] = json!({"made": "again"});
-    put(registry, "open/app", "edge", &of_images)?;
-    put_empty_blob(registry, "open/app")?;
-    put(
-        registry,
-        "open/app",
-        "signature-of-it",
-        &artifact("application/vnd.dev.cosign.artifact.sig.v1+json", Some(&image)),
-    )?;
-    skopeo_push(
-        &layout(world, false)?,
-        &format!("{}/open/tools/builder:2", registry.address),
-        &[],
-    )?;
-    skopeo_push(
-        &layout(world, false)?,
-        &format!("{}/team/secret:1", registry.address),
-        &["--dest-creds", "anna:secret"],
-    )?;
-    Ok(digest)
-}
-
-fn artifact(kind: &str, subject: Option<&Value>) -> Value {
-    let empty = json!({"mediaType": "application/vnd.oci.empty.v1+json", "digest": EMPTY, "size": 2});
-    let mut artifact = json!({
-        "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": kind, "config": empty, "layers": [empty],
-    });
-    if let Some(subject) = subject {
-        artifact["subject"] = json!({
-            "mediaType": MANIFEST, "digest": subject["digest"], "size": subject["size"],
-        });
-    }
-    artifact
-}
-
-fn curl(arguments: &[&str]) -> Result<String> {
-    let output = run(Command::new("curl")
-        .args(["-sS", "--fail-with-body"])
-        .args(arguments))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn put(registry: &OwnRegistry, repository: &str, tag: &str, manifest: &Value) -> Result<()> {
-    let kind = format!("content-type: {}", text(&manifest["mediaType"]));
-    let address = format!("http://{}/v2/{repository}/manifests/{tag}", registry.address);
-    curl(&[
-        "-X",
-        "PUT",
-        "-u",
-        "anna:secret",
-        "-H",
-        &kind,
-        "--data-binary",
-        &manifest.to_string(),
-        &address,
-    ])
-    .map(|_| ())
-}
-
-fn put_empty_blob(registry: &OwnRegistry, repository: &str) -> Result<()> {
-    let address = format!(
-        "http://{}/v2/{repository}/blobs/uploads/?digest={EMPTY}",
-        registry.address
-    );
-    let kind = "content-type: application/octet-stream";
-    curl(&["-u", "anna:secret", "-H", kind, "--data-binary", "{}", &address]).map(|_| ())
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
@@ -393,12 +299,6 @@ fn rights(world: &World, registry: &OwnRegistry, browser: &Browser) -> Result<St
         &["DENIED", "another site"],
     )?;
     Ok("closed repositories are as if they were not there".to_owned())
-}
-
-fn curl_head(registry: &OwnRegistry, path: &str, more: &[&str]) -> Result<String> {
-    let address = format!("http://{}{path}", registry.address);
-    let output = run(Command::new("curl").args(["-sS", "-i"]).args(more).arg(&address))?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Markup in what others push stays text.
