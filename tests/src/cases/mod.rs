@@ -26,6 +26,8 @@ mod private;
 mod quota;
 mod reading;
 mod registry;
+mod registry_killed;
+mod registry_large;
 mod registry_lazy;
 mod registry_moving;
 mod runtime;
@@ -61,6 +63,8 @@ const ALONE: &[&str] = &[
     "budget/",
     "soak/",
     "runtime/five-requests",
+    "registry/crowd",
+    "registry/hundred-thousand-tags",
     // A snapshotter that needs longer than half a minute for five hundred layers lets containerd unpack them.
     "containerd/layers",
     "quota/strange-files-are-cheap",
@@ -124,6 +128,8 @@ pub(crate) fn all() -> Vec<Case> {
         trust::cases(),
         runtime::cases(),
         laziness::cases(),
+        registry_killed::cases(),
+        registry_large::cases(),
         registry_lazy::cases(),
         registry_moving::cases(),
         lingering::cases(),
