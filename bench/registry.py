@@ -2,18 +2,22 @@
 nodes with PostgreSQL and S3 beside one node. Called by scripts/bench.sh (`make bench-registry`); tests/gotools/registryload asks.
 
 Environment: XEBEC_REGISTRY_BIN, BENCH_GOTOOLS, BENCH_SCRATCH; BENCH_RUNS (5), BENCH_SECONDS (4) of each measurement by time,
-BENCH_ONLY (of "alone memory large nodes"), BENCH_TAGS (100000), BENCH_REPOSITORIES (10000), BENCH_JSON, BENCH_MARKDOWN.
+BENCH_ONLY (of "alone memory indexing large nodes"), BENCH_TAGS (100000), BENCH_REPOSITORIES (10000), BENCH_JSON, BENCH_MARKDOWN.
 """
 
 import contextlib
+import gzip
 import hashlib
 import http.client
+import io
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import urllib.parse
@@ -24,7 +28,7 @@ import results_file
 
 RUNS = int(os.environ.get("BENCH_RUNS", "5"))
 SECONDS = os.environ.get("BENCH_SECONDS", "4")
-ONLY = os.environ.get("BENCH_ONLY", "alone memory large nodes").split()
+ONLY = os.environ.get("BENCH_ONLY", "alone memory indexing large nodes").split()
 TAGS = int(os.environ.get("BENCH_TAGS", "100000"))
 REPOSITORIES = int(os.environ.get("BENCH_REPOSITORIES", "10000"))
 SCRATCH = os.environ["BENCH_SCRATCH"]
@@ -166,7 +170,39 @@ def measure_memory(registry):
             found = load("crowd", "-pulls", 300, "-pushes", 50, "-size", 16 << 20, "-path", places["crowd"], *registry.addresses)
         return {"memory with 300 pulls and 50 pushes": {
             "mib": watch.most / 2**20, "idle_mib": idle / 2**20, "mb_per_s": found["bytes"] / 1e6 / found["seconds"],
+            "push_ms": found["push_ms"]["highest"],
         }}
+
+
+def layer_to_index(seed):
+    """A layer that takes a second or two to index: half of it can be compressed."""
+    random = random_bytes(f"index {seed}", 32 << 10)
+    content = (random + bytes(32 << 10)) * 1600
+    entry = tarfile.TarInfo("data")
+    entry.size = len(content)
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as output, tarfile.open(fileobj=output, mode="w|") as tar:
+        tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def measure_indexing(registry):
+    """Pushes beside nothing, and while layers are indexed."""
+    with registry.running():
+        address = registry.addresses[0]
+        described = lambda content, kind: {"mediaType": kind, "digest": push_blob(address, "indexed", content), "size": len(content)}
+        kind = "application/vnd.oci.image.layer.v1.tar+gzip"
+        manifest = json.dumps({
+            "schemaVersion": 2, "mediaType": MANIFEST, "config": described(b"{}", "application/vnd.oci.image.config.v1+json"),
+            "layers": [described(layer_to_index(f"{time.time()} {number}"), kind) for number in range(3)],
+        }).encode()
+        quiet = pushed(registry, 1, 60, SMALL)
+        ask(address, "PUT", "/v2/indexed/manifests/latest", manifest, {"Content-Type": MANIFEST})
+        before, began = registry.cpu_s(), time.perf_counter()
+        busy = pushed(registry, 1, 60, SMALL)
+        # The pushes themselves take a small part of it.
+        busy["server_processors"] = (registry.cpu_s() - before) / (time.perf_counter() - began)
+        return {"push of 20 KB beside nothing": quiet, "push of 20 KB while layers are indexed": busy}
 
 
 def fill_distribution(registry):
@@ -241,7 +277,29 @@ def measure_store(nodes):
         "S3: small request": {"p50_ms": times(lambda number: ask(nodes.s3, "HEAD", nodes.signed("HEAD", "bench/small-0")), 40)},
         "S3: put of 100 MB": {"p50_ms": times(lambda number: put(f"bench/large-{number}", layer), 2)},
         "PostgreSQL: a commit": {"p50_ms": statistics.median(commits)},
+        "PostgreSQL: a manifest by tag, 64 clients": {"p50_ms": 64e3 / manifests_per_s(nodes)},
     }
+
+
+FIND_MANIFEST = """BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SELECT manifests.digest, media_type, content, subject, artifact_type, annotations, manifests.created, manifests.pulled
+FROM repositories JOIN tags ON tags.repository = repositories.id
+JOIN manifests ON manifests.repository = tags.repository AND manifests.digest = tags.digest
+JOIN manifest_contents ON manifest_contents.digest = manifests.digest
+WHERE repositories.name = 'bench' AND tags.name = 'latest';
+COMMIT;
+"""
+
+
+def manifests_per_s(nodes):
+    """What the database does by itself, asked by as many connections as two nodes have."""
+    script = os.path.join(SCRATCH, "manifest.sql")
+    with open(script, "w") as file:
+        file.write(FIND_MANIFEST)
+    said = subprocess.run(
+        ["pgbench", "-h", nodes.sockets, "-U", "xebec", "-n", "-M", "prepared", "-c", "32", "-T", SECONDS, "-f", script, "postgres"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+    return float(re.search(r"tps = ([0-9.]+)", said).group(1))
 
 
 def count_calls(nodes):
@@ -299,7 +357,7 @@ def version(*command):
 
 def nodes_too(found, one):
     """One node and two, in turn, and what stands behind the two by itself."""
-    if not (shutil.which("versitygw") and shutil.which("psql") and os.path.isdir("/usr/lib/postgresql")):
+    if not (shutil.which("versitygw") and shutil.which("pgbench") and os.path.isdir("/usr/lib/postgresql")):
         print("SKIPPED two nodes: versitygw or PostgreSQL is not installed (make setup-bench)", flush=True)
         return
     nodes = registries.XebecNodes(SCRATCH)
@@ -322,6 +380,8 @@ def main():
             found.in_turn(both, measure_alone)
         if "memory" in ONLY:
             found.in_turn(both, measure_memory)
+        if "indexing" in ONLY:
+            found.in_turn([one], measure_indexing)
         if "large" in ONLY:
             large = [registries.DistributionFull(SCRATCH), registries.XebecFull(SCRATCH)]
             fill_distribution(large[0])

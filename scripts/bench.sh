@@ -14,7 +14,7 @@
 #   bench.sh operations snapshot operations in a second, beside containerd's own snapshotters
 #   bench.sh runner     starts of nginx by `xebec run`: in the foreground, detached, with a published port
 #   bench.sh registry   xebec-registry beside CNCF distribution: pulls, pushes, manifests, memory, a large store, two nodes;
-#                       BENCH_ONLY="alone memory large nodes" takes some of them, XEBEC_REGISTRY_BIN is another program
+#                       BENCH_ONLY="alone memory indexing large nodes" takes some of them, XEBEC_REGISTRY_BIN is another program
 #   bench.sh engines    starts of nginx and python by `docker run` and as a pod of a kubelet, beside overlayfs
 #
 #   BENCH_RUNS=N             runs of each measurement (7; of runtime 5, of hello 3)

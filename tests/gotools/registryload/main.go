@@ -6,7 +6,7 @@
 //	registryload fill -tags N [-each N] -repositories N -clients N ADDRESS
 //
 // Clients take the addresses in turn. A push is one blob: POST, PATCH with all bytes, and PUT, as most clients do it; -whole leaves PATCH out and
-// sends the bytes with PUT. crowd pulls until all pushes are done, and once at least. fill pushes manifests without blobs:
+// sends the bytes with PUT. crowd pulls until all pushes are done, and once at least; push_ms is what the pushes took. fill pushes manifests without blobs:
 // -tags into the repository "large", all of which refer to one manifest, -each tags of one manifest at a time, and one into each of
 // -repositories others.
 package main
@@ -40,6 +40,7 @@ type report struct {
 	Seconds   float64            `json:"seconds"`
 	OwnCPU    float64            `json:"own_cpu_s"`
 	Quantiles map[string]float64 `json:"ms"`
+	Pushes    map[string]float64 `json:"push_ms,omitempty"`
 	times     []float64
 }
 

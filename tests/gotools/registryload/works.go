@@ -106,7 +106,7 @@ func ownCPU() float64 {
 
 // crowd pulls and pushes at once.
 func crowd(o options) report {
-	var all sum
+	var all, pushed sum
 	var pushing atomic.Int64
 	pushing.Store(int64(o.pushes))
 	all.Seconds = together(o, o.pulls+o.pushes, func(number int, client *connection) {
@@ -116,6 +116,7 @@ func crowd(o options) report {
 			began := time.Now()
 			err := pushBlob(client, o, fmt.Sprintf("crowd/%d", number), bytes, digest)
 			all.add(began, int64(o.size), err)
+			pushed.add(began, int64(o.size), err)
 			return
 		}
 		for first := true; first || pushing.Load() > 0; first = false {
@@ -127,6 +128,7 @@ func crowd(o options) report {
 			all.add(began, found.bytes, err)
 		}
 	})
+	all.Pushes = quantiles(pushed.times)
 	return all.report
 }
 

@@ -18,6 +18,8 @@ use crate::world::{World, run};
 const MOST_MEMORY_MIB: u64 = 128;
 const PULLED: usize = 32 << 20;
 const PUSHED: usize = 4 << 20;
+/// A push that waits for all pulls takes longer.
+const LONGEST_PUSH_MS: f64 = 20_000.0;
 const TAGS: usize = 100_000;
 /// A start that reads all tags takes longer than this more than one without any, and a page that walks them longer than that.
 const START: Duration = Duration::from_millis(500);
@@ -62,9 +64,11 @@ fn crowd(world: &World) -> Result<Outcome> {
     )?;
     let memory = registry.peak_memory()?;
     ensure!(memory <= MOST_MEMORY_MIB, "{memory} MiB; {found}");
+    let longest = found["push_ms"]["highest"].as_f64().context("no pushes")?;
+    ensure!(longest < LONGEST_PUSH_MS, "a push took {longest:.0} ms; {found}");
     ensure!(registry.end()?, "the registry did not end well");
     Ok(Outcome::Passed(format!(
-        "{memory} MiB at most with 300 pulls and 50 pushes; {} requests",
+        "{memory} MiB at most with 300 pulls and 50 pushes; {} requests, a push took {longest:.0} ms at most",
         found["requests"]
     )))
 }

@@ -22,6 +22,9 @@ use crate::digest::{Algorithm, Hasher};
 
 /// Held by who deletes an object, shared, and by who copies all of them, alone.
 const LOCK: &str = ".lock";
+/// After so many bytes a reader lets others have its thread. Hundreds that read what is in memory, and whose clients take it as fast as
+/// it comes, would keep a push waiting for minutes else.
+const TURN: u64 = 128 << 10;
 
 #[derive(Clone)]
 pub(crate) struct Directory {
@@ -68,12 +71,19 @@ impl Directory {
         let path = self.path(key)?;
         let file = Arc::new(blocking(move || File::open(path)).await?);
         let buffers = Arc::clone(&self.buffers);
-        let pieces = stream::try_unfold(range, move |range| {
+        let pieces = stream::try_unfold((range, 0), move |(range, in_turn)| {
             let (file, buffers) = (Arc::clone(&file), Arc::clone(&buffers));
             async move {
                 if range.is_empty() {
                     return Ok(None);
                 }
+                let in_turn = match in_turn < TURN {
+                    true => in_turn,
+                    false => {
+                        tokio::task::yield_now().await;
+                        0
+                    }
+                };
                 // Handing a piece from thread to thread takes longer than copying it from the kernel's cache.
                 let piece = match buffers.read_cached(&file, &range) {
                     Some(piece) => piece,
@@ -82,8 +92,8 @@ impl Directory {
                         blocking(move || buffers.read(&file, &range)).await?
                     }
                 };
-                let next = range.start + piece.len() as u64..range.end;
-                Ok(Some((piece, next)))
+                let (length, end) = (piece.len() as u64, range.end);
+                Ok(Some((piece, (range.start + length..end, in_turn + length))))
             }
         });
         Ok(pieces.boxed())
