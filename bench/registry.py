@@ -324,6 +324,7 @@ class Found:
     def run(self, registry, measure):
         for what, values in measure(registry).items():
             self.rows.setdefault((what, registry.name), []).append(values)
+        self.keep()
 
     def in_turn(self, present, measure):
         for number in range(RUNS):
@@ -331,7 +332,8 @@ class Found:
                 self.run(registry, measure)
                 print(f"run {number + 1} of {RUNS}: {registry.name}: {measure.__name__}", flush=True)
 
-    def write(self):
+    def keep(self):
+        """Writes what there is by now, so that a benchmark that is broken off leaves it."""
         found = {
             "what": "registry", "format": results_file.FORMAT, "machine": results_file.machine(), "date": results_file.now(),
             "versions": {"distribution": version("registry", "--version"), "Xebec": version(os.environ["XEBEC_REGISTRY_BIN"], "--version")},
@@ -341,7 +343,10 @@ class Found:
         if path := os.environ.get("BENCH_JSON"):
             with open(path, "w") as file:
                 json.dump(found, file, indent=1)
-        table = registry_table.markdown(found)
+        return found
+
+    def show(self):
+        table = registry_table.markdown(self.keep())
         print(table)
         if path := os.environ.get("BENCH_MARKDOWN"):
             with open(path, "w") as file:
@@ -373,7 +378,7 @@ def nodes_too(found, one):
 
 def main():
     found = Found()
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt):  # the table is of what there is
         one = registries.Xebec(SCRATCH)
         both = [registries.Distribution(SCRATCH), one]
         if "alone" in ONLY:
@@ -389,7 +394,7 @@ def main():
             found.in_turn(large, measure_large)
         if "nodes" in ONLY:
             nodes_too(found, registries.XebecOne(SCRATCH))
-    found.write()
+    found.show()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ async fn push_all(test: &TestStore, repository: &RepositoryName) {
         let layers = blobs(image).iter().map(|blob| layer(blob)).collect();
         let manifest = manifest(&format!("image {image}"), layers);
         let tag = tag(&format!("t{image}"));
-        test.store.put_manifest(repository, &manifest, &[tag]).await.unwrap();
+        test.store
+            .put_manifest(repository, &manifest, &[tag])
+            .await
+            .unwrap();
     }
 }
 
