@@ -71,6 +71,10 @@ test-snapshotter: setup-test ## containerd's own tests of our snapshotter ten ti
 soak-store: setup-test ## a thousand kills of the registry's store over each of its engines
 	@XEBEC_STORE_KILLS=1000 cargo test --locked -p xebec-store --test store -- --nocapture kill:: engines::
 
+.PHONY: soak-registry
+soak-registry: setup-test ## a thousand kills of xebec-registry over HTTP and over each of its engines, as root; XEBEC_REGISTRY_KILLS=N
+	@XEBEC_BIN=$${XEBEC_BIN:-none} XEBEC_REGISTRY_KILLS=$${XEBEC_REGISTRY_KILLS:-1000} scripts/e2e.sh registry/killed
+
 .PHONY: soak
 soak: setup-test ## the soak tests in their full form, as root (their short form is part of e2e)
 	@scripts/soak.sh $(ONLY)
@@ -132,6 +136,10 @@ bench-engines: setup-bench ## measure starts by Docker and by a kubelet, of ngin
 .PHONY: bench-runner
 bench-runner: setup-bench ## measure starts by `xebec run`: in the foreground, detached, and with a published port
 	@scripts/bench.sh runner
+
+.PHONY: bench-registry
+bench-registry: setup-bench ## measure xebec-registry beside CNCF distribution; BENCH_ONLY="alone memory indexing large nodes", BENCH_JSON, BENCH_MARKDOWN
+	@scripts/bench.sh registry
 
 .PHONY: bench-report
 bench-report: ## print results as tables and make out/report.html of them; FILES="A.json B.json" (what bench-hello wrote)

@@ -13,6 +13,8 @@
 #                       SMALL=1 a short form; --budget as above
 #   bench.sh operations snapshot operations in a second, beside containerd's own snapshotters
 #   bench.sh runner     starts of nginx by `xebec run`: in the foreground, detached, with a published port
+#   bench.sh registry   xebec-registry beside CNCF distribution: pulls, pushes, manifests, memory, a large store, two nodes;
+#                       BENCH_ONLY="alone memory indexing large nodes" takes some of them, XEBEC_REGISTRY_BIN is another program
 #   bench.sh engines    starts of nginx and python by `docker run` and as a pod of a kubelet, beside overlayfs
 #
 #   BENCH_RUNS=N             runs of each measurement (7; of runtime 5, of hello 3)
@@ -29,6 +31,8 @@
 #   BENCH_BUDGET=SECONDS     of hello: as --budget
 #   BENCH_SECONDS=N          of scenarios: how long throughput is measured (60)
 #   BENCH_HOSTS=N            of scenarios: how many hosts a batch is started on (4)
+#   BENCH_MARKDOWN=FILE      of registry: its table, too
+#   BENCH_TAGS=N             of registry: tags of the large repository (100000); BENCH_REPOSITORIES=N others (10000)
 #   BENCH_PUBLISH=only       of hello: only make the images, which are kept
 #
 # Everything happens in network, mount and process namespaces of its own, with state of its own; nothing is left
@@ -94,6 +98,19 @@ build_operations() {
     CGO_ENABLED=0 go build -C tests/gotools -o "$BENCH_GOTOOLS/" ./linger
 }
 
+# The registry, and what asks it.
+build_registry() {
+    export BENCH_GOTOOLS=$XEBEC_CACHE/bench/gotools
+    CGO_ENABLED=0 go build -C tests/gotools -o "$BENCH_GOTOOLS/" ./registryload
+    if [[ -z ${XEBEC_REGISTRY_BIN:-} ]]; then
+        XEBEC_BIN=$(XEBEC_REGISTRY=yes scripts/release.sh)
+        XEBEC_REGISTRY_BIN=$(dirname "$XEBEC_BIN")/xebec-registry
+    fi
+    BENCH_PROGRAMS=$(dirname "$XEBEC_REGISTRY_BIN")
+    XEBEC_BIN=${XEBEC_BIN:-$BENCH_PROGRAMS/xebec}
+    export XEBEC_REGISTRY_BIN XEBEC_BIN BENCH_PROGRAMS
+}
+
 # make_image NAME ARGUMENT...: unless it is there already.
 make_image() {
     local name=$1 target=$BENCH_IMAGES/$1
@@ -111,6 +128,10 @@ prepare() {
         say "must run as root (it mounts and starts containers): sudo make bench"
         exit 1
     }
+    if [[ $what == registry ]]; then
+        build_registry
+        return
+    fi
     if [[ $what != all ]]; then
         local images=(nginx redis postgres scipy node jvm)
         [[ ${SMALL:-} == 1 ]] && images=(nginx python)
@@ -221,13 +242,16 @@ inside() {
     ip link set lo up
     if under_containerd; then
         start_far_registry
+    elif [[ $what == registry ]]; then
+        # It starts its own.
+        REGISTRY=none REGISTRY_LOG=none
     else
         registry_start "$BENCH_SCRATCH/registry"
     fi
     export REGISTRY REGISTRY_LOG
     local -a program=(bench/bench.py)
     case $what in
-    runtime | readahead | operations | engines | runner) program=("bench/$what.py") ;;
+    runtime | readahead | operations | engines | runner | registry) program=("bench/$what.py") ;;
     hello)
         program=(bench/hello.py)
         export BENCH_JSON=${BENCH_JSON:-$XEBEC_CACHE/bench/hello.json}
@@ -305,7 +329,7 @@ case "${1:-all}" in
     what=$2
     inside
     ;;
-all | runtime | large | readahead | hello | scenarios | smoke | operations | engines | runner)
+all | runtime | large | readahead | hello | scenarios | smoke | operations | engines | runner | registry)
     what=${1:-all}
     if [[ $what == hello || $what == scenarios ]] && [[ ${2:-} == --budget ]]; then
         [[ ${3:-} =~ ^[0-9]+$ ]] || {

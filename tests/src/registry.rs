@@ -35,6 +35,19 @@ impl OwnRegistry {
 
     /// The same at a port that is known beforehand.
     pub(crate) fn start_at(world: &World, name: &str, configuration: &str, port: u16) -> Result<Self> {
+        let mut registry = Self::spawn(world, name, configuration, port, &[])?;
+        registry.wait()?;
+        Ok(registry)
+    }
+
+    /// The same without waiting until it listens, and with more in its environment.
+    pub(crate) fn spawn(
+        world: &World,
+        name: &str,
+        configuration: &str,
+        port: u16,
+        environment: &[(String, String)],
+    ) -> Result<Self> {
         let directory = world.path(name);
         fs::create_dir_all(&directory)?;
         let file = directory.join("registry.toml");
@@ -46,21 +59,26 @@ impl OwnRegistry {
             .arg(&file)
             .arg("--root")
             .arg(directory.join("data"))
+            .envs(environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log)?)
             .spawn()
             .context("cannot start xebec-registry")?;
-        let mut registry = Self {
+        Ok(Self {
             process,
-            address: String::new(),
+            address: format!("127.0.0.1:{port}"),
             directory,
-        };
-        registry.address = registry.wait_for_address(&log)?;
-        Ok(registry)
+        })
     }
 
-    /// It was told port 0; the one it got is in its log.
+    /// Waits until it listens.
+    pub(crate) fn wait(&mut self) -> Result<()> {
+        self.address = self.wait_for_address(&self.directory.join("log"))?;
+        Ok(())
+    }
+
+    /// It may have been told port 0; the one it got is in its log.
     fn wait_for_address(&mut self, log: &Path) -> Result<String> {
         let deadline = Instant::now() + START;
         loop {
@@ -88,6 +106,13 @@ impl OwnRegistry {
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         Ok(kib.context("the process tells no memory")? / 1024)
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
     }
 
     /// Tells it to end, and says whether it ended well.

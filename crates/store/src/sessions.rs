@@ -61,11 +61,12 @@ impl Sessions {
         matches!(self.lock().sessions.get(id), Some(Session::Held(_)))
     }
 
-    /// How many bytes of an upload this process knows to be safe.
+    /// How many bytes of an upload are safe, while a request of this process continues it. Of others the record says more: another node
+    /// may have continued them since.
     pub(crate) fn size(&self, id: &UploadId) -> Option<u64> {
         match self.lock().sessions.get(id)? {
             Session::Held(size) => *size,
-            Session::Idle(writer, _) => Some(writer.size()),
+            Session::Idle(..) => None,
         }
     }
 }

@@ -28,6 +28,8 @@ mod quota;
 mod reading;
 mod registry;
 mod registry_clients;
+mod registry_killed;
+mod registry_large;
 mod registry_lazy;
 mod registry_moving;
 mod registry_page;
@@ -64,6 +66,8 @@ const ALONE: &[&str] = &[
     "budget/",
     "soak/",
     "runtime/five-requests",
+    "registry/crowd",
+    "registry/hundred-thousand-tags",
     // A snapshotter that needs longer than half a minute for five hundred layers lets containerd unpack them.
     "containerd/layers",
     "quota/strange-files-are-cheap",
@@ -129,6 +133,8 @@ pub(crate) fn all() -> Vec<Case> {
         runtime::cases(),
         laziness::cases(),
         registry_clients::cases(),
+        registry_killed::cases(),
+        registry_large::cases(),
         registry_lazy::cases(),
         registry_moving::cases(),
         registry_page::cases(),

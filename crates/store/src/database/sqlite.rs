@@ -40,7 +40,7 @@ struct Write {
 impl Sqlite {
     pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
         let mut connection = connect(path)?;
-        in_transaction(&mut connection, "BEGIN IMMEDIATE", &mut |transaction| {
+        in_transaction(&connection, "BEGIN IMMEDIATE", &mut |transaction| {
             migrate(transaction, Dialect::Sqlite)
         })?;
         let (writer, jobs) = mpsc::channel();
@@ -86,8 +86,8 @@ impl Sqlite {
             let _permit = permit;
             let lock = || idle.lock();
             let kept = lock().pop();
-            let mut connection = kept.map_or_else(|| connect(&path), Ok)?;
-            in_transaction(&mut connection, "BEGIN", &mut job)?;
+            let connection = kept.map_or_else(|| connect(&path), Ok)?;
+            in_transaction(&connection, "BEGIN", &mut job)?;
             lock().push(connection);
             Ok(())
         });
@@ -191,15 +191,19 @@ fn in_savepoint(connection: &Connection, job: &mut Job) -> Result<(), DatabaseEr
 }
 
 fn in_transaction(
-    connection: &mut Connection,
+    connection: &Connection,
     begin: &str,
     work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), DatabaseError>,
 ) -> Result<(), DatabaseError> {
-    connection.execute_batch(begin).map_err(from_engine)?;
+    let carry_out = |sql: &str| {
+        let mut statement = connection.prepare_cached(sql).map_err(from_engine)?;
+        statement.execute([]).map_err(from_engine)
+    };
+    carry_out(begin)?;
     let result = work(&mut SqliteTransaction(connection));
     let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = connection.execute_batch(end).map_err(from_engine);
-    result.and(ended)
+    let ended = carry_out(end);
+    result.and(ended.map(|_| ()))
 }
 
 struct SqliteTransaction<'a>(&'a Connection);

@@ -7,32 +7,38 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use rustix::fs::{AtFlags, CWD, linkat};
 use xebec_kernel::file::sync_directory;
 
+use super::buffers::Buffers;
 use crate::digest::{Algorithm, Hasher};
 
 /// Held by who deletes an object, shared, and by who copies all of them, alone.
 const LOCK: &str = ".lock";
-/// So many bytes are read at once. Each reader holds a few pieces of this size.
-const PIECE: u64 = 128 << 10;
+/// After so many bytes a reader lets others have its thread. Hundreds that read what is in memory, and whose clients take it as fast as
+/// it comes, would keep a push waiting for minutes else.
+const TURN: u64 = 128 << 10;
 
 #[derive(Clone)]
 pub(crate) struct Directory {
     top: PathBuf,
+    buffers: Arc<Buffers>,
 }
 
 impl Directory {
     pub(crate) fn open(top: &Path) -> io::Result<Self> {
         make_directory(top)?;
-        Ok(Self { top: top.to_owned() })
+        Ok(Self {
+            top: top.to_owned(),
+            buffers: Arc::default(),
+        })
     }
 
     /// Where an object's file is. Keys come from records; one that leads elsewhere is damaged.
@@ -64,15 +70,30 @@ impl Directory {
     ) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
         let path = self.path(key)?;
         let file = Arc::new(blocking(move || File::open(path)).await?);
-        let pieces = stream::try_unfold(range, move |range| {
-            let file = Arc::clone(&file);
+        let buffers = Arc::clone(&self.buffers);
+        let pieces = stream::try_unfold((range, 0), move |(range, in_turn)| {
+            let (file, buffers) = (Arc::clone(&file), Arc::clone(&buffers));
             async move {
                 if range.is_empty() {
                     return Ok(None);
                 }
-                let length = PIECE.min(range.end - range.start);
-                let piece = blocking(move || read_piece(&file, range.start, length)).await?;
-                Ok(Some((piece, range.start + length..range.end)))
+                let in_turn = match in_turn < TURN {
+                    true => in_turn,
+                    false => {
+                        tokio::task::yield_now().await;
+                        0
+                    }
+                };
+                // Handing a piece from thread to thread takes longer than copying it from the kernel's cache.
+                let piece = match buffers.read_cached(&file, &range) {
+                    Some(piece) => piece,
+                    None => {
+                        let range = range.clone();
+                        blocking(move || buffers.read(&file, &range)).await?
+                    }
+                };
+                let (length, end) = (piece.len() as u64, range.end);
+                Ok(Some((piece, (range.start + length..end, in_turn + length))))
             }
         });
         Ok(pieces.boxed())
@@ -139,12 +160,6 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     path.parent().map_or(Ok(()), sync_directory)
-}
-
-fn read_piece(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
-    let mut piece = BytesMut::zeroed(usize::try_from(length).unwrap_or(0));
-    file.read_exact_at(&mut piece, at)?;
-    Ok(piece.freeze())
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {

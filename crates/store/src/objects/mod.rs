@@ -3,6 +3,7 @@
 //! An object has a key that means nothing, and that no other object gets again. Which object is which blob stands in the records;
 //! nothing here lists objects to find out.
 
+mod buffers;
 mod directory;
 mod engine;
 mod s3;

@@ -47,13 +47,8 @@ impl Store {
 
     async fn linked(&self, repository: &RepositoryName, digest: &Digest) -> Result<Option<blobs::Linked>> {
         let (repository, digest) = (repository.clone(), digest.clone());
-        self.read_records("find a blob", move |tx| {
-            match repositories::find(tx, &repository)? {
-                Some(id) => blobs::of_repository(tx, id, &digest),
-                None => Ok(None),
-            }
-        })
-        .await
+        self.read_records("find a blob", move |tx| blobs::of_named(tx, &repository, &digest))
+            .await
     }
 
     /// A blob, whichever repository has it. For the server's own use: a client must not learn of it.

@@ -69,10 +69,7 @@ impl Store {
     pub async fn manifest(&self, repository: &RepositoryName, digest: &Digest) -> Result<Option<Manifest>> {
         let (repository, digest) = (repository.clone(), digest.clone());
         self.read_records("find a manifest", move |tx| {
-            match repositories::find(tx, &repository)? {
-                Some(id) => manifests::find(tx, id, &digest),
-                None => Ok(None),
-            }
+            manifests::find(tx, &repository, &digest)
         })
         .await
     }
@@ -84,13 +81,7 @@ impl Store {
     pub async fn tagged_manifest(&self, repository: &RepositoryName, tag: &Tag) -> Result<Option<Manifest>> {
         let (repository, tag) = (repository.clone(), tag.clone());
         self.read_records("find the manifest of a tag", move |tx| {
-            let Some(id) = repositories::find(tx, &repository)? else {
-                return Ok(None);
-            };
-            match tags::find(tx, id, &tag)? {
-                Some(tag) => manifests::find(tx, id, &tag.digest),
-                None => Ok(None),
-            }
+            manifests::find_tagged(tx, &repository, &tag)
         })
         .await
     }

@@ -132,7 +132,8 @@ impl Store {
         if is_stale && !self.touch(id, record.size, record.progress.clone()).await? {
             return Ok(TakenUp::Unknown);
         }
-        if let Some(writer) = writer {
+        // Of another node's part this process's writer knows nothing. The record does: each part ends by noting how far the upload is.
+        if let Some(writer) = writer.filter(|writer| writer.size() == record.size) {
             return Ok(TakenUp::Writer(record, held, Box::new(writer)));
         }
         let resumed = self

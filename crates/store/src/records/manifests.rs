@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::database::{DatabaseError, Transaction};
+use crate::database::{DatabaseError, Row, Transaction};
 use crate::digest::Digest;
 use crate::model::{Manifest, NewManifest, PutManifest, Reference, ReferenceKind};
 use crate::name::{RepositoryName, Tag};
@@ -154,21 +154,41 @@ fn remove_references(
     Ok(())
 }
 
+/// A manifest of a repository: by one statement, since a database that is elsewhere takes its time for each.
 pub(crate) fn find(
     tx: &mut dyn Transaction,
-    repository: i64,
+    repository: &RepositoryName,
     digest: &Digest,
 ) -> Result<Option<Manifest>, DatabaseError> {
     let row = tx.first(
-        "SELECT manifests.digest, media_type, content, subject, artifact_type, annotations, created, pulled
-         FROM manifests JOIN manifest_contents ON manifest_contents.digest = manifests.digest
-         WHERE repository = $1 AND manifests.digest = $2",
+        "SELECT manifests.digest, media_type, content, subject, artifact_type, annotations, manifests.created, manifests.pulled
+         FROM repositories JOIN manifests ON manifests.repository = repositories.id
+         JOIN manifest_contents ON manifest_contents.digest = manifests.digest
+         WHERE repositories.name = $1 AND manifests.digest = $2",
         &[repository.into(), digest.into()],
     )?;
-    let Some(mut row) = row else {
-        return Ok(None);
-    };
-    Ok(Some(Manifest {
+    row.map(manifest).transpose()
+}
+
+/// The manifest that a tag names, in the same way.
+pub(crate) fn find_tagged(
+    tx: &mut dyn Transaction,
+    repository: &RepositoryName,
+    tag: &Tag,
+) -> Result<Option<Manifest>, DatabaseError> {
+    let row = tx.first(
+        "SELECT manifests.digest, media_type, content, subject, artifact_type, annotations, manifests.created, manifests.pulled
+         FROM repositories JOIN tags ON tags.repository = repositories.id
+         JOIN manifests ON manifests.repository = tags.repository AND manifests.digest = tags.digest
+         JOIN manifest_contents ON manifest_contents.digest = manifests.digest
+         WHERE repositories.name = $1 AND tags.name = $2",
+        &[repository.into(), tag.into()],
+    )?;
+    row.map(manifest).transpose()
+}
+
+fn manifest(mut row: Row) -> Result<Manifest, DatabaseError> {
+    Ok(Manifest {
         digest: row.parsed(0)?,
         media_type: row.text(1)?,
         content: row.bytes(2)?.into(),
@@ -177,7 +197,7 @@ pub(crate) fn find(
         annotations: annotations(&row.text(5)?)?,
         created: row.unsigned(6)?,
         pulled: row.unsigned(7)?,
-    }))
+    })
 }
 
 pub(crate) fn parsed(text: &str) -> Result<Digest, DatabaseError> {

@@ -12,6 +12,7 @@ mod backup;
 mod blobs;
 mod collection;
 mod common;
+mod disagree;
 mod engines;
 mod kill;
 mod listings;

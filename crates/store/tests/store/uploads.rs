@@ -44,6 +44,37 @@ async fn an_upload_goes_on_in_another_process() {
 }
 
 #[tokio::test]
+async fn an_upload_goes_to_another_process_and_back() {
+    for test in engines(|_| ()).await {
+        let a = name("a");
+        let other = Store::open(test.store.config()).await.unwrap();
+        let id = test.store.begin_upload(&a).await.unwrap();
+        let mut all = Vec::new();
+        // One piece is larger than a part of an upload to S3.
+        for (store, size) in [
+            (&test.store, 1000),
+            (&other, 20),
+            (&test.store, 6_000_000),
+            (&test.store, 3),
+            (&other, 70_000),
+            (&test.store, 5),
+        ] {
+            let piece = vec![u8::try_from(size % 251).unwrap(); size];
+            let at = all.len() as u64;
+            let found = store.upload(&a, &id).await.unwrap();
+            assert_eq!(found, Some(at), "{}", test.engine);
+            let appended = store.append(&a, &id, Some(at), body(&[&piece])).await;
+            all.extend(piece);
+            assert_eq!(appended.unwrap(), all.len() as u64, "{}", test.engine);
+        }
+        let blob = other.finish_upload(&a, &id, &digest(&all)).await.unwrap();
+        assert!(contents(&test.store, &blob).await == all, "{}", test.engine);
+        let unknown = test.store.append(&a, &id, None, body(&[b"x"])).await;
+        assert!(matches!(unknown, Err(AppendError::Unknown { .. })));
+    }
+}
+
+#[tokio::test]
 async fn an_upload_can_be_of_sha512() {
     for test in engines(|_| ()).await {
         let a = name("a");

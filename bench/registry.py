@@ -1,0 +1,401 @@
+"""xebec-registry beside CNCF distribution, on one machine and disk, in turn: pulls, pushes, manifests, memory, a large store, and two
+nodes with PostgreSQL and S3 beside one node. Called by scripts/bench.sh (`make bench-registry`); tests/gotools/registryload asks.
+
+Environment: XEBEC_REGISTRY_BIN, BENCH_GOTOOLS, BENCH_SCRATCH; BENCH_RUNS (5), BENCH_SECONDS (4) of each measurement by time,
+BENCH_ONLY (of "alone memory indexing large nodes"), BENCH_TAGS (100000), BENCH_REPOSITORIES (10000), BENCH_JSON, BENCH_MARKDOWN.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import http.client
+import io
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import urllib.parse
+
+import registries
+import registry_table
+import results_file
+
+RUNS = int(os.environ.get("BENCH_RUNS", "5"))
+SECONDS = os.environ.get("BENCH_SECONDS", "4")
+ONLY = os.environ.get("BENCH_ONLY", "alone memory indexing large nodes").split()
+TAGS = int(os.environ.get("BENCH_TAGS", "100000"))
+REPOSITORIES = int(os.environ.get("BENCH_REPOSITORIES", "10000"))
+SCRATCH = os.environ["BENCH_SCRATCH"]
+LOAD = os.path.join(os.environ["BENCH_GOTOOLS"], "registryload")
+LAYER, SMALL, PULLED_BY_CROWD = 100 << 20, 20 << 10, 32 << 20
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+ACCEPT = f"Accept: {MANIFEST}, {INDEX}"
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def load(*arguments):
+    """What registryload has seen. A request that fails fails the benchmark."""
+    done = subprocess.run([LOAD, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    found = json.loads(done.stdout) if done.stdout else {"failed": 1, "why": done.stderr.decode()}
+    if done.returncode != 0 or found["failed"]:
+        raise RuntimeError(f"registryload {' '.join(map(str, arguments))}: {found}")
+    return found
+
+
+def ask(address, method, path, body=b"", headers=None):
+    connection = http.client.HTTPConnection(address, timeout=120)
+    connection.request(method, path, body, headers or {})
+    answer = connection.getresponse()
+    content = answer.read()
+    if answer.status >= 400:
+        raise RuntimeError(f"{method} {path}: {answer.status} {content[:500]}")
+    location = urllib.parse.urlsplit(answer.getheader("Location") or "")
+    return content, location.path + ("?" + location.query if location.query else "")
+
+
+def push_blob(address, repository, content):
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    _, place = ask(address, "POST", f"/v2/{repository}/blobs/uploads/")
+    separator = "&" if "?" in place else "?"
+    ask(address, "PUT", f"{place}{separator}digest={digest}", content, {"Content-Type": "application/octet-stream"})
+    return digest
+
+
+def push_image(address):
+    """An image with eight layers, and a large blob; returns what they are asked for by."""
+    described = lambda content, kind: {"mediaType": kind, "digest": push_blob(address, "bench", content), "size": len(content)}
+    manifest = json.dumps({
+        "schemaVersion": 2, "mediaType": MANIFEST, "config": described(b"{}", "application/vnd.oci.image.config.v1+json"),
+        "layers": [described(b"layer %d" % number, "application/vnd.oci.image.layer.v1.tar") for number in range(8)],
+    }).encode()
+    ask(address, "PUT", "/v2/bench/manifests/latest", manifest, {"Content-Type": MANIFEST})
+    return {
+        "manifest": f"/v2/bench/manifests/sha256:{hashlib.sha256(manifest).hexdigest()}",
+        "tag": "/v2/bench/manifests/latest",
+        "layer": "/v2/bench/blobs/" + push_blob(address, "bench", random_bytes(1, LAYER)),
+        "crowd": "/v2/bench/blobs/" + push_blob(address, "bench", random_bytes(2, PULLED_BY_CROWD)),
+        "small": "/v2/bench/blobs/" + push_blob(address, "bench", random_bytes(3, SMALL)),
+    }
+
+
+def random_bytes(seed, size):
+    """The same for each registry."""
+    return hashlib.shake_128(str(seed).encode()).digest(size)
+
+
+# --- measuring -------------------------------------------------------------------------------------------------------
+
+
+def pulled(registry, clients, path):
+    before = registry.cpu_s()
+    found = load("get", "-clients", clients, "-seconds", SECONDS, "-path", path, *registry.addresses)
+    gigabytes = found["bytes"] / 1e9
+    return {
+        "mb_per_s": found["bytes"] / 1e6 / found["seconds"],
+        "server_cpu_s_per_gb": (registry.cpu_s() - before) / gigabytes,
+        "client_cpu_s_per_gb": found["own_cpu_s"] / gigabytes,
+    }
+
+
+def asked(registry, clients, path, seconds=SECONDS):
+    before = registry.cpu_s()
+    found = load("get", "-clients", clients, "-seconds", seconds, "-header", ACCEPT, "-path", path, *registry.addresses)
+    return {
+        "p50_ms": found["ms"]["p50"], "p99_ms": found["ms"]["p99"], "highest_ms": found["ms"]["highest"],
+        "per_s": found["requests"] / found["seconds"],
+        "server_cpu_us": (registry.cpu_s() - before) / found["requests"] * 1e6,
+        "client_cpu_us": found["own_cpu_s"] / found["requests"] * 1e6,
+    }
+
+
+def pushed(registry, clients, count, size, *options):
+    os.sync()
+    found = load("push", "-clients", clients, "-count", count, "-size", size, *options, *registry.addresses)
+    return {"p50_ms": found["ms"]["p50"], "p99_ms": found["ms"]["p99"], "per_s": found["requests"] / found["seconds"]}
+
+
+def measure_alone(registry):
+    """What is compared with distribution, and one node with two."""
+    with registry.running():
+        places = push_image(registry.addresses[0])
+        for name in ("layer", "small"):  # from memory from here on
+            load("get", "-requests", 4, "-path", places[name], *registry.addresses)
+        return {
+            "pull of 100 MB, 1 client": pulled(registry, 1, places["layer"]),
+            "pull of 100 MB, 64 clients": pulled(registry, 64, places["layer"]),
+            "pull of 20 KB, 64 clients": pulled(registry, 64, places["small"]),
+            "manifest by digest, 64 clients": asked(registry, 64, places["manifest"]),
+            "manifest by tag, 64 clients": asked(registry, 64, places["tag"]),
+            "push of 20 KB, 1 client": pushed(registry, 1, 40, SMALL),
+            "push of 20 KB, 16 clients": pushed(registry, 16, 160, SMALL),
+            "push of 100 MB, 1 client": pushed(registry, 1, 3, LAYER),
+            "push of 100 MB in one request, 1 client": pushed(registry, 1, 2, LAYER, "-whole"),
+        }
+
+
+class Watch(threading.Thread):
+    """The most memory that a registry takes meanwhile."""
+
+    def __init__(self, registry):
+        super().__init__(daemon=True)
+        self.registry, self.most, self.ended = registry, 0, threading.Event()
+
+    def run(self):
+        while not self.ended.wait(0.05):
+            self.most = max(self.most, self.registry.pss_bytes())
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.join()
+
+
+def measure_memory(registry):
+    with registry.running():
+        places = push_image(registry.addresses[0])
+        idle = registry.pss_bytes()
+        with Watch(registry) as watch:
+            found = load("crowd", "-pulls", 300, "-pushes", 50, "-size", 16 << 20, "-path", places["crowd"], *registry.addresses)
+        return {"memory with 300 pulls and 50 pushes": {
+            "mib": watch.most / 2**20, "idle_mib": idle / 2**20, "mb_per_s": found["bytes"] / 1e6 / found["seconds"],
+            "push_ms": found["push_ms"]["highest"],
+        }}
+
+
+def layer_to_index(seed):
+    """A layer that takes a second or two to index: half of it can be compressed."""
+    random = random_bytes(f"index {seed}", 32 << 10)
+    content = (random + bytes(32 << 10)) * 1600
+    entry = tarfile.TarInfo("data")
+    entry.size = len(content)
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as output, tarfile.open(fileobj=output, mode="w|") as tar:
+        tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def measure_indexing(registry):
+    """Pushes beside nothing, and while layers are indexed."""
+    with registry.running():
+        address = registry.addresses[0]
+        described = lambda content, kind: {"mediaType": kind, "digest": push_blob(address, "indexed", content), "size": len(content)}
+        kind = "application/vnd.oci.image.layer.v1.tar+gzip"
+        manifest = json.dumps({
+            "schemaVersion": 2, "mediaType": MANIFEST, "config": described(b"{}", "application/vnd.oci.image.config.v1+json"),
+            "layers": [described(layer_to_index(f"{time.time()} {number}"), kind) for number in range(3)],
+        }).encode()
+        quiet = pushed(registry, 1, 60, SMALL)
+        ask(address, "PUT", "/v2/indexed/manifests/latest", manifest, {"Content-Type": MANIFEST})
+        before, began = registry.cpu_s(), time.perf_counter()
+        busy = pushed(registry, 1, 60, SMALL)
+        # The pushes themselves take a small part of it.
+        busy["server_processors"] = (registry.cpu_s() - before) / (time.perf_counter() - began)
+        return {"push of 20 KB beside nothing": quiet, "push of 20 KB while layers are indexed": busy}
+
+
+def fill_distribution(registry):
+    """The files that its own pushes would make: that takes minutes by its API."""
+    content = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    top = os.path.join(registry.top, "storage/docker/registry/v2")
+
+    def write(path, content):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+
+    write(f"{top}/blobs/sha256/{digest[:2]}/{digest}/data", content)
+    link = f"sha256:{digest}".encode()
+    for repository in ["large", *(f"many/repository-{number:06}" for number in range(REPOSITORIES))]:
+        write(f"{top}/repositories/{repository}/_manifests/revisions/sha256/{digest}/link", link)
+        tags = (f"tag-{number:06}" for number in range(TAGS)) if repository == "large" else ["latest"]
+        for tag in tags:
+            write(f"{top}/repositories/{repository}/_manifests/tags/{tag}/current/link", link)
+
+
+def fill_xebec(registry):
+    began = time.perf_counter()
+    with registry.running():
+        load("fill", "-tags", TAGS, "-repositories", REPOSITORIES, "-clients", 64, *registry.addresses)
+    print(f"{TAGS} tags and as many referrers, {REPOSITORIES} repositories: by the API in {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def measure_large(registry):
+    subject = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": []}, separators=(",", ":")).encode()
+    with registry.running():
+        pages = {
+            "first page of tags": "/v2/large/tags/list?n=1000",
+            "a late page of tags": f"/v2/large/tags/list?n=1000&last=tag-{TAGS * 9 // 10:06}",
+            "first page of repositories": "/v2/_catalog?n=1000",
+            "a late page of repositories": f"/v2/_catalog?n=1000&last=many/repository-{REPOSITORIES * 8 // 10:06}",
+        }
+        if isinstance(registry, registries.Xebec):
+            pages["first page of referrers"] = f"/v2/large/referrers/sha256:{hashlib.sha256(subject).hexdigest()}"
+        found = {"start": {"p50_ms": registry.start_ms}}
+        for name, path in pages.items():
+            found[name] = asked(registry, 1, path, 1)
+        return found
+
+
+def measure_store(nodes):
+    """The same bytes straight from the S3 server and to it, and transactions of the database that change one row."""
+    put = lambda key, content: ask(nodes.s3, "PUT", nodes.signed("PUT", key), content)
+    put("bench/layer", random_bytes(1, LAYER))
+
+    def times(work, count):
+        taken = []
+        for number in range(count):
+            began = time.perf_counter()
+            work(number)
+            taken.append((time.perf_counter() - began) * 1e3)
+        return statistics.median(taken)
+
+    direct = lambda clients: load(
+        "get", "-clients", clients, "-seconds", SECONDS, "-path", nodes.signed("GET", "bench/layer"), nodes.s3)
+    rate = lambda found: {"mb_per_s": found["bytes"] / 1e6 / found["seconds"]}
+    layer = random_bytes(4, LAYER)
+    script = "CREATE TABLE IF NOT EXISTS bench (x INT);" + "\\timing on\n" + "INSERT INTO bench VALUES (1);\n" * 50
+    said = subprocess.run(["psql", "-h", nodes.sockets, "-U", "xebec", "-d", "postgres", "-q"], input=script.encode(),
+                          stdout=subprocess.PIPE, check=True).stdout.decode()
+    commits = [float(line.split()[1]) for line in said.splitlines() if line.startswith("Time:")]
+    return {
+        "S3: get of 100 MB, 1 client": rate(direct(1)),
+        "S3: get of 100 MB, 64 clients": rate(direct(64)),
+        "S3: put of 20 KB": {"p50_ms": times(lambda number: put(f"bench/small-{number}", random_bytes(5, SMALL)), 40)},
+        "S3: small request": {"p50_ms": times(lambda number: ask(nodes.s3, "HEAD", nodes.signed("HEAD", "bench/small-0")), 40)},
+        "S3: put of 100 MB": {"p50_ms": times(lambda number: put(f"bench/large-{number}", layer), 2)},
+        "PostgreSQL: a commit": {"p50_ms": statistics.median(commits)},
+        "PostgreSQL: a manifest by tag, 64 clients": {"p50_ms": 64e3 / manifests_per_s(nodes)},
+    }
+
+
+FIND_MANIFEST = """BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SELECT manifests.digest, media_type, content, subject, artifact_type, annotations, manifests.created, manifests.pulled
+FROM repositories JOIN tags ON tags.repository = repositories.id
+JOIN manifests ON manifests.repository = tags.repository AND manifests.digest = tags.digest
+JOIN manifest_contents ON manifest_contents.digest = manifests.digest
+WHERE repositories.name = 'bench' AND tags.name = 'latest';
+COMMIT;
+"""
+
+
+def manifests_per_s(nodes):
+    """What the database does by itself, asked by as many connections as two nodes have."""
+    script = os.path.join(SCRATCH, "manifest.sql")
+    with open(script, "w") as file:
+        file.write(FIND_MANIFEST)
+    said = subprocess.run(
+        ["pgbench", "-h", nodes.sockets, "-U", "xebec", "-n", "-M", "prepared", "-c", "32", "-T", SECONDS, "-f", script, "postgres"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+    return float(re.search(r"tps = ([0-9.]+)", said).group(1))
+
+
+def count_calls(nodes):
+    """What is put to the S3 server, other requests to it, and transactions, for one push of a small blob."""
+    count = 20
+    with nodes.running():
+        before = nodes.asked()
+        load("push", "-count", count, "-size", SMALL, *nodes.addresses)
+        after = nodes.asked()
+    return [(late - early) / count for early, late in zip(before, after)]
+
+
+# --- all of it -------------------------------------------------------------------------------------------------------
+
+
+class Found:
+    """Every value of every run."""
+
+    def __init__(self):
+        self.rows, self.calls = {}, None
+
+    def run(self, registry, measure):
+        for what, values in measure(registry).items():
+            self.rows.setdefault((what, registry.name), []).append(values)
+        self.keep()
+
+    def in_turn(self, present, measure):
+        for number in range(RUNS):
+            for registry in present if number % 2 == 0 else reversed(present):
+                self.run(registry, measure)
+                print(f"run {number + 1} of {RUNS}: {registry.name}: {measure.__name__}", flush=True)
+
+    def keep(self):
+        """Writes what there is by now, so that a benchmark that is broken off leaves it."""
+        found = {
+            "what": "registry", "format": results_file.FORMAT, "machine": results_file.machine(), "date": results_file.now(),
+            "versions": {"distribution": version("registry", "--version"), "Xebec": version(os.environ["XEBEC_REGISTRY_BIN"], "--version")},
+            "load_before": LOAD_BEFORE, "runs": RUNS, "calls_of_a_push": self.calls,
+            "rows": [{"measure": what, "system": system, "runs": runs} for (what, system), runs in self.rows.items()],
+        }
+        if path := os.environ.get("BENCH_JSON"):
+            with open(path, "w") as file:
+                json.dump(found, file, indent=1)
+        return found
+
+    def show(self):
+        table = registry_table.markdown(self.keep())
+        print(table)
+        if path := os.environ.get("BENCH_MARKDOWN"):
+            with open(path, "w") as file:
+                file.write(table)
+
+
+LOAD_BEFORE = os.getloadavg()[0]
+
+
+def version(*command):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode().split()[-1]
+
+
+def nodes_too(found, one):
+    """One node and two, in turn, and what stands behind the two by itself."""
+    if not (shutil.which("versitygw") and shutil.which("pgbench") and os.path.isdir("/usr/lib/postgresql")):
+        print("SKIPPED two nodes: versitygw or PostgreSQL is not installed (make setup-bench)", flush=True)
+        return
+    nodes = registries.XebecNodes(SCRATCH)
+    try:
+        nodes.begin()
+        found.in_turn([one, nodes], measure_alone)
+        for _ in range(RUNS):
+            found.run(nodes, measure_store)
+        found.calls = dict(zip(("puts", "others", "commits"), count_calls(nodes)))
+    finally:
+        nodes.end()
+
+
+def main():
+    found = Found()
+    with contextlib.suppress(KeyboardInterrupt):  # the table is of what there is
+        one = registries.Xebec(SCRATCH)
+        both = [registries.Distribution(SCRATCH), one]
+        if "alone" in ONLY:
+            found.in_turn(both, measure_alone)
+        if "memory" in ONLY:
+            found.in_turn(both, measure_memory)
+        if "indexing" in ONLY:
+            found.in_turn([one], measure_indexing)
+        if "large" in ONLY:
+            large = [registries.DistributionFull(SCRATCH), registries.XebecFull(SCRATCH)]
+            fill_distribution(large[0])
+            fill_xebec(large[1])
+            found.in_turn(large, measure_large)
+        if "nodes" in ONLY:
+            nodes_too(found, registries.XebecOne(SCRATCH))
+    found.show()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+//! Images that are made of a number: whoever knows the number knows each byte.
+
+use serde_json::json;
+use xebec_format::digest::Digest;
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
+/// Numbers of blobs from here on are those that images share.
+const SHARED: u64 = 1 << 60;
+/// One blob in so many is larger than a part of an upload to S3.
+const LARGE: u64 = 40;
+
+/// What a blob is.
+pub(super) struct Blob {
+    pub(super) seed: u64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) digest: Digest,
+}
+
+/// What an image is.
+pub(super) struct Image {
+    pub(super) manifest: Vec<u8>,
+    pub(super) digest: Digest,
+    pub(super) blobs: Vec<Blob>,
+}
+
+pub(super) fn blob(seed: u64) -> Blob {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let length = match seed.is_multiple_of(LARGE) {
+        true => random.usize(5_500_000..7_000_000),
+        false => random.usize(1..60_000),
+    };
+    let mut bytes = vec![0; length];
+    random.fill(&mut bytes);
+    let digest = Digest::of(&bytes);
+    Blob { seed, bytes, digest }
+}
+
+/// An image with a layer of its own, one that others have, and a configuration that all have.
+pub(super) fn image(seed: u64) -> Image {
+    let blobs = vec![blob(SHARED + 11), blob(seed), blob(SHARED + 1 + seed % 5)];
+    let described = |blob: &Blob, kind: &str| json!({"mediaType": kind, "digest": blob.digest.to_string(), "size": blob.bytes.len()});
+    let manifest = json!({
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": described(&blobs[0], CONFIG),
+        "layers": [described(&blobs[1], LAYER), described(&blobs[2], LAYER)],
+        "annotations": {"seed": seed.to_string()},
+    });
+    let manifest = manifest.to_string().into_bytes();
+    Image {
+        digest: Digest::of(&manifest),
+        manifest,
+        blobs,
+    }
+}
+
+/// The header by which a manifest is pushed.
+pub(super) const MANIFEST_TYPE: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json\r\n";
