@@ -64,7 +64,7 @@ build_unit() {
     say "building a program with a unit of $kib KiB"
     rm -rf "$copy"
     mkdir -p "$copy"
-    git ls-files -z crates tests Cargo.toml Cargo.lock | xargs -0 cp --parents --preserve=timestamps --target-directory "$copy"
+    git ls-files -z crates fuzz tests Cargo.toml Cargo.lock | xargs -0 cp --parents --preserve=timestamps --target-directory "$copy"
     sed -i "s/^pub const SPACING: u64 = .*/pub const SPACING: u64 = $kib << 10;/" "$copy/crates/index/src/indexer/options.rs"
     (cd "$copy" && RUSTFLAGS="${RUSTFLAGS:-} $XEBEC_STATIC" CARGO_TARGET_DIR="$CARGO_TARGET_DIR/units" \
         cargo build --release --locked --quiet --target "$XEBEC_TARGET" --package xebec-cli --bin xebec)

@@ -6,7 +6,7 @@
 #
 # Inputs that reach something new are kept in fuzz/corpus/TARGET; fuzz/seeds/TARGET is committed. An input that panics,
 # takes over 20 s or over 2 GiB of memory fails its target, and stays in fuzz/artifacts/TARGET. To see it again:
-#   "$CARGO_TARGET_DIR"/fuzz/release/TARGET fuzz/artifacts/TARGET/FILE
+#   "$CARGO_TARGET_DIR"/debug/TARGET fuzz/artifacts/TARGET/FILE
 # Once the defect is mended, the input belongs in fuzz/seeds/TARGET under a name that says what it shows.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -14,7 +14,7 @@ cd "$XEBEC_TOP" || exit 1
 
 seconds=${1:-60}
 only=${2:-}
-build="$CARGO_TARGET_DIR/fuzz"
+build="$CARGO_TARGET_DIR/debug"
 # So much that no honest input comes near, and so little that a bomb is noticed: the largest thing that a parser may
 # hold for one input is a section of an index (256 MiB), and libFuzzer counts its own memory as well.
 limits=(-timeout=20 -rss_limit_mb=2048 -max_len=16384)
@@ -41,7 +41,7 @@ fuzz_one() {
     # To libFuzzer, 0 seconds mean for ever, and 0 runs mean the given inputs alone.
     runs=-1 time=$seconds
     [[ $seconds -eq 0 ]] && runs=0
-    "$build/release/$target" "${limits[@]}" -runs="$runs" -max_total_time="$time" -print_final_stats=1 \
+    "$build/$target" "${limits[@]}" -runs="$runs" -max_total_time="$time" -print_final_stats=1 \
         -artifact_prefix="$artifacts" "$corpus" "$seeds" >"$log" 2>&1 || status=$?
     if [[ $status -eq 0 ]]; then
         printf 'ok      %-20s %s\n' "$target" "$(awk '
@@ -74,11 +74,11 @@ fi
 
 [[ $seconds != in:* ]] || seconds=$(each "${seconds#in:}" ${#targets[@]})
 
-# Not locked: the crates' own lock file rules, and this one follows when they change what they depend on. With the program that makes the
-# committed seeds: nobody would notice that it does not follow.
-if ! CARGO_TARGET_DIR=$build RUSTC_WRAPPER="$XEBEC_TOP/fuzz/instrument.sh" cargo build --quiet --release \
-    --manifest-path fuzz/Cargo.toml --features seeds --bin=seeds "${targets[@]/#/--bin=}"; then
-    printf 'FAILED  the fuzz targets, or the program that makes their seeds, do not compile\n'
+# What is not Xebec's is that of the tests, compiled as for those: the same profile, and the features of the whole workspace. Xebec's own
+# crates get coverage, and are compiled to be faster than for the tests.
+if ! CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER="$XEBEC_TOP/fuzz/instrument.sh" cargo build --quiet --locked \
+    --workspace --features xebec-fuzz/fuzzing "${targets[@]/#/--bin=}"; then
+    printf 'FAILED  the fuzz targets do not compile\n'
     failed=$((failed + 1))
     summary
 fi

@@ -224,6 +224,31 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const FOR_TESTS: &[(&str, &[&str])] = &[
     ("xebec-testkit", &["xebec-format", "xebec-kernel", "xebec-cache"]),
     ("xebec-e2e", &["xebec-format", "xebec-kernel", "xebec-testkit"]),
+    (
+        "xebec-fuzz",
+        &[
+            "xebec-access",
+            "xebec-artifact",
+            "xebec-cache",
+            "xebec-confinement",
+            "xebec-container",
+            "xebec-container-log",
+            "xebec-copy",
+            "xebec-format",
+            "xebec-index",
+            "xebec-kernel",
+            "xebec-network",
+            "xebec-oci",
+            "xebec-policy",
+            "xebec-protocol",
+            "xebec-registry",
+            "xebec-settings",
+            "xebec-snapshotter",
+            "xebec-trust",
+            "xebec-upstream",
+            "xebec-volume",
+        ],
+    ),
 ];
 /// How many lines of Rust a crate's `src` has at most, unit tests among them: a larger one has more than one purpose.
 const MOST_LINES: usize = 12_000;

@@ -1,5 +1,5 @@
-//! Writes the seeds that are generated: `cargo run --manifest-path fuzz/Cargo.toml --features seeds --bin seeds`, from
-//! the repository's root. The same bytes each time; seeds under other names (those of mended defects) are left alone.
+//! Writes the seeds that are generated: `cargo run --package xebec-fuzz --example seeds`, from the repository's root. The
+//! same bytes each time; seeds under other names (those of mended defects) are left alone.
 
 use std::io::{self, Write};
 use std::path::Path;
