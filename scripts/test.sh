@@ -146,13 +146,8 @@ advisories() {
     fi
 }
 
-# Of the fuzz targets, too, which are apart from the workspace.
-formatting() {
-    cargo fmt --all --check && cargo fmt --manifest-path fuzz/Cargo.toml --check
-}
-
 lint() {
-    check "formatting" formatting
+    check "formatting" cargo fmt --all --check
     check "clippy" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
     check "documentation" documentation
     check "licences, bans, sources" cargo deny --log-level error check licenses bans sources
@@ -181,12 +176,12 @@ programs() {
 }
 
 unit() {
-    local tests=(cargo test --workspace --locked --lib --bins --tests) examples
+    local examples
     # By itself, so that one sees which of the two takes long.
     check "compiling programs and tests" programs
     # With what passed cases print: they say so if they could not do what they are for. Tests leave nothing in the tree.
     counted "unit and property tests" \
-        scripts/in-own-mounts.sh env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 "${tests[@]}" --no-fail-fast -- --show-output
+        env PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 scripts/unit.py --show-output
     mapfile -t examples < <(crates_with_examples)
     [[ ${#examples[@]} -eq 0 ]] || counted "examples in the documentation" \
         scripts/in-own-mounts.sh cargo test --locked --doc "${examples[@]/#/--package=}"
