@@ -6,7 +6,7 @@
 #   scripts/package.sh registry-deb         the same of xebec-registry, with a configuration and Grafana's dashboard
 #   scripts/package.sh registry-container   an image of xebec-registry, which serves
 #
-# The same commit gives the same bytes: times are the commit's.
+# The same commit gives the same bytes: times are the commit's. XEBEC_DEB_COMPRESSION=none is for tests, whose programs are large.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
@@ -72,7 +72,7 @@ build_deb() {
     for script in postinst prerm postrm; do install -m 755 "$folder/$script" "$tree/DEBIAN/$script"; done
     [[ ! -e $folder/conffiles ]] || install -m 644 "$folder/conffiles" "$tree/DEBIAN/conffiles"
     chmod 644 "$tree/DEBIAN/md5sums" "$tree/DEBIAN/control"
-    dpkg-deb --root-owner-group --build -Zxz -z3 "$tree" "$package" >&2
+    dpkg-deb --root-owner-group --build "-Z${XEBEC_DEB_COMPRESSION:-xz}" -z3 "$tree" "$package" >&2
     printf '%s\n' "$package"
 }
 

@@ -4,7 +4,7 @@
 #   scripts/soak.sh [PART...]     only scenarios whose names contain a part
 #
 # The scenarios are cases of the end-to-end runner (tests/src/cases/soak/), which runs a short form of each in
-# ordinary runs; XEBEC_SOAK=full makes them long and changes nothing else. The summary is kept in out/soak.txt.
+# ordinary runs; XEBEC_SOAK=full makes them long and changes nothing else. So it does with the comparisons of images and with readers. The summary is kept in out/soak.txt.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
@@ -14,7 +14,7 @@ cd "$XEBEC_TOP"
     exit 1
 }
 parts=("$@")
-[[ ${#parts[@]} -gt 0 ]] || parts=(soak/)
+[[ ${#parts[@]} -gt 0 ]] || parts=(soak/ differential/ reading/64-readers)
 XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
 # What runs beside a scenario would be measured, too.
 export XEBEC_BIN XEBEC_SOAK=full E2E_JOBS=${E2E_JOBS:-1}

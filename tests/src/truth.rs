@@ -30,7 +30,7 @@ pub(crate) fn unpack(world: &World, layout: &Path, unpacker: Unpacker) -> Result
 
 /// Unpacks a layout's image and tells where its root now is.
 pub(crate) fn unpack_to(world: &World, layout: &Path, unpacker: Unpacker) -> Result<PathBuf> {
-    let target = world.path(&format!("unpacked-{unpacker:?}"));
+    let target = in_memory(&world.path("unpacked"))?.join(format!("{unpacker:?}"));
     let blobs = layer_blobs(layout)?;
     match unpacker {
         Unpacker::Umoci => {
@@ -64,6 +64,18 @@ pub(crate) fn unpack_to(world: &World, layout: &Path, unpacker: Unpacker) -> Res
             Ok(target)
         }
     }
+}
+
+/// Mounts a file system in memory, unless one is there: an unpacked image is read once, and of the time of writing it to a disk
+/// half is the disk's.
+fn in_memory(directory: &Path) -> Result<&Path> {
+    if !directory.exists() {
+        fs::create_dir(directory)?;
+        run(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "mode=755", "unpacked"])
+            .arg(directory))?;
+    }
+    Ok(directory)
 }
 
 /// The files of a layout's layers, lowest first.

@@ -231,6 +231,8 @@ fn start_registry(directory: &Path, storage: &Path, more: &str) -> Result<(Child
         .arg("serve")
         .arg(&configuration)
         .env("OTEL_TRACES_EXPORTER", "none")
+        // Half of its time would be the collection of garbage.
+        .env("GOGC", "400")
         .stdin(Stdio::null())
         .stdout(File::create(directory.join("access"))?)
         .stderr(File::create(&log)?)

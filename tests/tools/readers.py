@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Reads files of a view in every way that programs read, and compares with the same files elsewhere.
 
-readers.py VIEW TRUTH PROCESSES SEED
+readers.py VIEW TRUTH PROCESSES SEED EACH
 
-Each process takes the regular files of TRUTH in an order of its own and reads each from VIEW in a way that is
-drawn by lot. Prints how many files each way compared; ends with 1 when anything differed.
+Each process takes EACH of the regular files of TRUTH, or all if there are fewer, in an order of its own and reads each from
+VIEW in a way that is drawn by lot. Prints how many files each way compared; ends with 1 when anything differed.
 """
 
 import collections
@@ -118,10 +118,10 @@ WAYS = {
 
 
 def compare(job):
-    view, truth, files, seed = job
+    view, truth, files, seed, each = job
     lot, counts, wrong = random.Random(seed), collections.Counter(), []
     lot.shuffle(files)
-    for name in files:
+    for name in files[:each]:
         way = lot.choice(list(WAYS))
         try:
             with open(os.path.join(truth, name), "rb") as file:
@@ -149,7 +149,8 @@ def compare(job):
 
 
 def main():
-    view, truth, processes, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    view, truth = sys.argv[1:3]
+    processes, seed, each = map(int, sys.argv[3:6])
     files = []
     for top, _, names in os.walk(os.fsencode(truth)):
         for name in names:
@@ -157,13 +158,13 @@ def main():
             if stat.S_ISREG(os.lstat(path).st_mode):
                 files.append(os.path.relpath(path, os.fsencode(truth)))
     files.sort()
-    jobs = [(os.fsencode(view), os.fsencode(truth), files, seed + number) for number in range(processes)]
+    jobs = [(os.fsencode(view), os.fsencode(truth), files, seed + number, each) for number in range(processes)]
     counts, wrong = collections.Counter(), []
     with multiprocessing.Pool(processes) as pool:
         for some, errors in pool.imap_unordered(compare, jobs):
             counts.update(some)
             wrong.extend(errors)
-    print(f"{len(files)} files, {processes} readers:", ", ".join(f"{way} {n}" for way, n in sorted(counts.items())))
+    print(f"{len(files)} files, {processes} readers of {min(each, len(files))}:", ", ".join(f"{way} {n}" for way, n in sorted(counts.items())))
     for line in wrong[:20]:
         print(line, file=sys.stderr)
     sys.exit(1 if wrong or not files else 0)

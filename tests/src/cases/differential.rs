@@ -16,10 +16,7 @@ use crate::world::World;
 /// Real images (`scripts/images`), and who can unpack each.
 const REAL: &[(&str, &[Unpacker])] = &[
     ("nginx", BOTH),
-    ("python", BOTH),
     ("node", BOTH),
-    ("redis", BOTH),
-    ("git", BOTH),
     ("privileged", BOTH),
     ("purged", BOTH),
     ("locales", BOTH),
@@ -34,6 +31,8 @@ const REAL: &[(&str, &[Unpacker])] = &[
     ("zstd-one-frame", ZSTD),
     ("zstd-chunked", ZSTD),
 ];
+/// More of the same kinds, in the full form of the soak tests.
+const MORE: &[(&str, &[Unpacker])] = &[("python", BOTH), ("redis", BOTH), ("git", BOTH)];
 const BOTH: &[Unpacker] = &[Unpacker::Umoci, Unpacker::Containerd];
 const ZSTD: &[Unpacker] = &[Unpacker::Containerd];
 
@@ -44,7 +43,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 const SHOWN: usize = 40;
 
 pub(crate) fn cases() -> Vec<Case> {
-    let real = REAL.iter().map(|&(name, unpackers)| Case {
+    let more = super::soak::sized(&[][..], MORE);
+    let real = REAL.iter().chain(more).map(|&(name, unpackers)| Case {
         name: format!("differential/{name}"),
         limit: LIMIT,
         run: Box::new(move |world| compare(world, &World::built_image(name)?, name, unpackers)),

@@ -55,6 +55,7 @@ fn build_package(world: &World, name: &str) -> Result<PathBuf> {
     command
         .arg("deb")
         .env("XEBEC_OUT", &out)
+        .env("XEBEC_DEB_COMPRESSION", "none")
         .env("XEBEC_BIN", world.binary());
     let said = run(&mut command)?;
     let line = said.lines().last().context("no package")?;

@@ -53,6 +53,11 @@ fn generated(world: &World, name: &str) -> Result<(std::path::PathBuf, std::path
     Ok((layout, truth))
 }
 
+/// How many files each reader reads: all files are read by some reader, and each file by many.
+fn files_of_each() -> usize {
+    super::soak::sized(2_500, 1_000_000)
+}
+
 fn read_in_all_ways(world: &World, layout: &Path, truth: &Path, readers: u32) -> Result<Outcome> {
     let script = world.path("readers.py");
     fs::write(&script, READERS)?;
@@ -61,7 +66,7 @@ fn read_in_all_ways(world: &World, layout: &Path, truth: &Path, readers: u32) ->
         .arg(script)
         .arg(&mounted.directory)
         .arg(truth)
-        .args([readers.to_string(), "1".to_owned()]))?;
+        .args([readers.to_string(), "1".to_owned(), files_of_each().to_string()]))?;
     mounted.umount()?;
     Ok(Outcome::Passed(
         String::from_utf8_lossy(&output.stdout).trim().to_owned(),

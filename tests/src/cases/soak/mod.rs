@@ -52,7 +52,7 @@ pub(super) fn is_full() -> bool {
 }
 
 /// The first figure in the short form, the second in the long one.
-fn sized<T>(short: T, full: T) -> T {
+pub(super) fn sized<T>(short: T, full: T) -> T {
     if is_full() { full } else { short }
 }
 
