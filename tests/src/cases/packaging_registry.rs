@@ -44,6 +44,7 @@ fn build_package(world: &World, kind: &str, program: &Path, name: &str) -> Resul
     command
         .arg(kind)
         .env("XEBEC_OUT", world.path(name))
+        .env("XEBEC_DEB_COMPRESSION", "none")
         .env("XEBEC_REGISTRY_BIN", program);
     let said = run(&mut command)?;
     Ok(PathBuf::from(said.lines().last().context("no package")?))
