@@ -1,6 +1,8 @@
 //! What several fuzz targets share: builders that get arbitrary bytes past what no mutation guesses (checksums,
 //! digests, compression), and the promises that more than one target holds results against.
 
+#![allow(clippy::panic, reason = "a fuzz target finds by panicking")]
+
 pub mod arbitrary_layer;
 
 use xebec_format::layer::{LayerIndex, SpanTable};
