@@ -5,6 +5,7 @@ PostgreSQL and an S3 server. Each keeps its data between its runs, logs to a fil
 import contextlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -107,6 +108,19 @@ class Registry:
         finally:
             for process in self.running_processes:
                 process.stop()
+
+    def complaints(self):
+        """The last lines of its logs that are no news of every day."""
+        lines = []
+        for node in range(self.nodes):
+            with open(os.path.join(self.top, f"log-{node}")) as log:
+                lines += [line for line in log if "WARN" in line or "ERROR" in line or "level=error" in line][-5:]
+        return "".join(lines)
+
+    def forget(self):
+        """Everything, so that each run begins with an empty store and little of the disk is used."""
+        for name in ("storage", *(f"data-{node}" for node in range(self.nodes))):
+            shutil.rmtree(os.path.join(self.top, name), ignore_errors=True)
 
     def pids(self):
         return [running.process.pid for running in self.running_processes]
@@ -238,6 +252,9 @@ class XebecNodes(Xebec):
     def signed(self, method, key):
         """The path by which anybody may do that with an object."""
         return s3_address.signed(method, self.s3, f"/{BUCKET}/{key}", KEY, SECRET)
+
+    def forget(self):
+        """Both nodes' store is one, which is kept until the end."""
 
     def asked(self):
         """What was put to the S3 server, other requests to it, and transactions of the database, so far."""

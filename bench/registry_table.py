@@ -20,7 +20,7 @@ BESIDE = [
     ("manifest by digest, 64 clients", "per_s", "/s", 0, None),
     ("memory with 300 pulls and 50 pushes", "mib", "MiB", 0, ("below", 128)),
     ("memory with 300 pulls and 50 pushes", "idle_mib", "MiB before", 0, None),
-    ("memory with 300 pulls and 50 pushes", "push_ms", "ms, longest push of 16 MB", 0, None),
+    ("memory with 300 pulls and 50 pushes", "push_ms", "ms, longest push of 4 MB", 0, None),
     ("push of 20 KB beside nothing", "p50_ms", "ms", 2, None),
     ("push of 20 KB while layers are indexed", "p50_ms", "ms", 2, None),
     ("push of 20 KB while layers are indexed", "server_processors", "processors of the registry", 2, None),
@@ -107,7 +107,9 @@ def nodes(found):
         ratio = (milliseconds(found, measure, "Xebec, two nodes", figure) - own) \
             / milliseconds(found, measure, "Xebec, one node", figure)
         met = "met" if ratio <= MOST_OF_NODES else "NOT MET"
-        lines.append(f"| {measure}, {unit} | {shown(one, 2)} | {shown(two, 2)} | {own:.2f} | {ratio:.2f} | at most {MOST_OF_NODES}: {met} |")
+        # The machine was busier while the store was asked.
+        said = f"{ratio:.2f} | at most {MOST_OF_NODES}: {met}" if ratio > 0 else "- | says nothing"
+        lines.append(f"| {measure}, {unit} | {shown(one, 2)} | {shown(two, 2)} | {own:.2f} | {said} |")
     return lines if len(lines) > 2 else []
 
 

@@ -18,6 +18,8 @@ const TAGS: usize = 30;
 const MOST_IMAGES: usize = 60;
 /// An upload that rests for less is not given up: half of the registry's `upload_timeout`.
 pub(super) const UPLOAD_LASTS: Duration = Duration::from_secs(2);
+/// The registry's grace time. Half of it lasts the promise that a blob which is here will be here for its manifest.
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 const BYTES: &str = "Content-Type: application/octet-stream\r\n";
 
 /// An upload that a kill broke off: where it is, of what, how much of it was acknowledged, and when.
@@ -109,6 +111,7 @@ impl<'a> Worker<'a> {
         let repository = self.random.usize(..REPOSITORIES);
         let tag = format!("t{}-{}", self.number, self.random.usize(..TAGS));
         let image = image(seed);
+        let begun = Instant::now();
         for blob in &image.blobs {
             self.bring(repository, blob)?;
         }
@@ -122,9 +125,13 @@ impl<'a> Worker<'a> {
                 self.images.push(place);
                 Ok(())
             }
-            // A promise lasts for half the grace time, and the machine is busy.
-            404 => {
+            400 if String::from_utf8_lossy(&answer.body).contains("MANIFEST_BLOB_UNKNOWN") => {
+                // The machine was busy for longer than the promise lasts.
                 self.model.refused(place, &tag);
+                if begun.elapsed() < GRACE / 2 {
+                    let what = format!("a promise of {place:?} was broken: {answer:?}");
+                    self.model.fault(what, |counts| &mut counts.lost);
+                }
                 Ok(())
             }
             _ => Err(self.odd("pushing a manifest", &answer)),

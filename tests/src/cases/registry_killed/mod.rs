@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use client::{UPLOAD_LASTS, Worker};
+use client::{GRACE, UPLOAD_LASTS, Worker};
 use model::{Counts, Fact, Model, Place};
 
 use super::registry::missing;
@@ -30,7 +30,6 @@ const KILLS: &str = "XEBEC_REGISTRY_KILLS";
 /// Kills where nothing is told, of one node with engines of its own and of two that share theirs.
 const FEW: [u32; 2] = [12, 8];
 const WORKERS: u64 = 4;
-const GRACE: Duration = Duration::from_secs(1);
 /// So long before its grace ends a blob is not asked for any more: the answer may take a while.
 const MARGIN: Duration = Duration::from_millis(300);
 /// Milliseconds between a start and the next kill, of two kinds: while it begins to serve, and while it serves.
