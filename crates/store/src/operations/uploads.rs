@@ -119,14 +119,15 @@ impl Store {
         sent.map(|()| size)
     }
 
-    /// Takes an upload for this request. It is noted as touched before its object is, so that no collection takes the record and leaves
-    /// the object.
+    /// Takes an upload for this request, and then reads its record: of one that another request has just finished, the object is a blob,
+    /// and nothing may be added to it. It is noted as touched before its object is, so that no collection takes the record and leaves the
+    /// object.
     async fn take_up(&self, repository: &RepositoryName, id: &UploadId) -> Result<TakenUp> {
-        let Some(record) = self.upload_record(repository, id).await? else {
-            return Ok(TakenUp::Unknown);
-        };
         let Some((held, writer)) = self.inner.sessions.hold(id) else {
             return Ok(TakenUp::Busy);
+        };
+        let Some(record) = self.upload_record(repository, id).await? else {
+            return Ok(TakenUp::Unknown);
         };
         let is_stale = record.touched.saturating_add(milliseconds(self.touch_interval())) <= now();
         if is_stale && !self.touch(id, record.size, record.progress.clone()).await? {

@@ -74,6 +74,56 @@ async fn an_upload_goes_to_another_process_and_back() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_comes_while_an_upload_is_finished_changes_nothing_of_the_blob() {
+    for test in engines(|_| ()).await {
+        let a = name("a");
+        for round in 0..30_u8 {
+            let id = test.store.begin_upload(&a).await.unwrap();
+            let content = vec![round; 100];
+            test.store
+                .append(&a, &id, Some(0), body(&[&content]))
+                .await
+                .unwrap();
+            // Late parts come at every moment of the end, and of what follows it.
+            let late = (0..40_u64).map(|at| {
+                let (store, a, id) = (test.store.clone(), a.clone(), id.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_micros(at * 250)).await;
+                    let part = store.append(&a, &id, Some(100), body(&[b"late"])).await;
+                    part.is_ok()
+                })
+            });
+            let late: Vec<_> = late.collect();
+            let finished = test.store.finish_upload(&a, &id, &digest(&content)).await;
+            let mut was_taken = false;
+            for part in late {
+                was_taken |= part.await.unwrap();
+            }
+            match finished {
+                Ok(blob) => {
+                    assert!(
+                        !was_taken,
+                        "{round}, {}: a part was taken after the end",
+                        test.engine
+                    );
+                    let file = object(test.directory.path(), &blob.object);
+                    let size = std::fs::metadata(file).unwrap().len();
+                    assert_eq!(
+                        size, 100,
+                        "{round}, {}: a part was written to a blob",
+                        test.engine
+                    );
+                    assert_eq!(contents(&test.store, &blob).await, content);
+                }
+                // A part was first.
+                Err(StoreError::Busy(_) | StoreError::DigestMismatch { .. }) => {}
+                Err(error) => panic!("{round}, {}: {error}", test.engine),
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_upload_can_be_of_sha512() {
     for test in engines(|_| ()).await {
