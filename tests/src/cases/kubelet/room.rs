@@ -2,6 +2,7 @@
 //! which makes room, so that no pod has to go.
 
 use std::fs::{self, File};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
@@ -19,6 +20,8 @@ use crate::world::{World, run};
 pub(in crate::cases) const DISK: u64 = 800 << 20;
 /// How much of it is to be free, in MiB.
 pub(in crate::cases) const FREE: u64 = 200;
+/// How long containers of a pod that is gone may stay: the kubelet collects them once a minute.
+const COLLECTED: Duration = Duration::from_secs(130);
 /// Reads all files of an image.
 pub(in crate::cases) const READ_ALL: &str =
     "find /usr /etc /bin /lib -xdev -type f -exec cat {} + > /dev/null 2>&1 || true";
@@ -43,11 +46,17 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
         &json!({"containers": [{"name": "redis", "image": used}]}),
     )?;
     let begun = kubelet.is_ready("stays")?;
+    let containers = || containerd.does(&["--namespace", cri::NAMESPACE, "containers", "ls", "--quiet"]);
+    let before = containers()?;
     let reads = json!({"restartPolicy": "Never",
                        "containers": [{"name": "reads", "image": unused, "command": ["sh", "-c", READ_ALL]}]});
     kubelet.add("reads", &reads)?;
     kubelet.comes_to("reads", "Succeeded")?;
     kubelet.remove("reads")?;
+    // While a container of it is there, its image is in use, and the kubelet looks for pods to evict.
+    wait_until(COLLECTED, "the pod's containers are gone", || {
+        Ok(containers()? == before)
+    })?;
     let taken = taken(world)?;
     // It asks once what a layer takes, and that may have been before all of it was read.
     containerd.kill()?;
@@ -80,7 +89,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     )
     .with_context(|| kubelet.last_words(&["viction", "image_gc"]))?;
     // It looks at once whether that was enough.
-    let words = kubelet.last_words(&["viction manager"]);
+    let words = kubelet.last_words(&["must evict", "image_gc_manager", "containers are still running"]);
     ensure!(
         !kubelet.log()?.contains("must evict pod(s)"),
         "it goes for pods: {words}"
