@@ -220,9 +220,6 @@ smoke() {
 
 fuzz() { counted "fuzzing, briefly" scripts/fuzz.sh "${SECONDS_EACH:-in:75}"; }
 
-# What lets the next build be quick makes the first one slow, and large.
-[[ -e $CARGO_TARGET_DIR ]] || export CARGO_INCREMENTAL=0
-
 case "${1:-}" in
 all)
     lint
