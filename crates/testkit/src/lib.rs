@@ -7,6 +7,7 @@
 //! * [`large`]: images of any size that need not be stored.
 //! * [`odd`]: a catalogue of odd but valid images.
 //! * [`registry`]: a registry that misbehaves on purpose.
+//! * [`servers`]: real servers for the store of a registry.
 //! * [`service_manager`]: one that keeps descriptors for a service.
 
 pub mod compression;
@@ -15,5 +16,6 @@ pub mod image;
 pub mod large;
 pub mod odd;
 pub mod registry;
+pub mod servers;
 pub mod service_manager;
 pub mod tar;

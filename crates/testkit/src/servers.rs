@@ -1,0 +1,132 @@
+//! The servers that a registry of several nodes keeps its store in: PostgreSQL of Debian, and versitygw, which answers as S3 does. Each ends
+//! with its value, and with its test at the latest.
+
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// How long one of them may take to start.
+const START: Duration = Duration::from_secs(60);
+/// PostgreSQL does not run as root: it runs as the user who owns nothing.
+const NOBODY: u32 = 65534;
+
+/// A server that runs.
+pub struct Server {
+    process: Child,
+    /// How it is reached: for PostgreSQL the beginning of an address, without a database; for S3 a URL.
+    pub address: String,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Server {
+    fn start(command: &mut Command, address: String, mut answers: impl FnMut() -> bool) -> Result<Self> {
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let process = process.with_context(|| format!("cannot start {command:?}"))?;
+        let mut server = Self { process, address };
+        let begun = Instant::now();
+        while !answers() {
+            ensure!(
+                server.process.try_wait()?.is_none(),
+                "{command:?} has ended; its log is beside its data"
+            );
+            if begun.elapsed() > START {
+                bail!("{command:?} does not answer");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(server)
+    }
+}
+
+/// The programs of Debian's newest PostgreSQL, if one is installed.
+pub fn postgres_programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").ok()?;
+    let programs = versions.flatten().map(|version| version.path().join("bin"));
+    programs.filter(|programs| programs.join("initdb").exists()).max()
+}
+
+/// Starts PostgreSQL with its data and its socket in this directory, which becomes that of the user it runs as, and with settings
+/// (`fsync=off`). Whoever may not go through the directories above cannot reach it.
+///
+/// # Errors
+/// If a program cannot run, or the server does not answer within a minute.
+pub fn postgres(programs: &Path, directory: &Path, settings: &[&str]) -> Result<Server> {
+    let is_root = rustix::process::getuid().is_root();
+    let program = |name: &str| {
+        let mut command = Command::new("setpriv");
+        if is_root {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        }
+        command.args(["--pdeathsig=KILL", "--"]).arg(programs.join(name));
+        command
+    };
+    fs::create_dir_all(directory)?;
+    if is_root {
+        chown(directory, Some(NOBODY), Some(NOBODY))?;
+    }
+    let data = directory.join("data");
+    let made = program("initdb")
+        .args([
+            "--auth=trust",
+            "--username=xebec",
+            "--encoding=UTF8",
+            "--no-sync",
+            "--pgdata",
+        ])
+        .arg(&data)
+        .output()
+        .context("cannot run initdb")?;
+    ensure!(
+        made.status.success(),
+        "initdb: {}",
+        String::from_utf8_lossy(&made.stderr)
+    );
+    let mut server = program("postgres");
+    server.arg("-D").arg(&data).arg("-k").arg(directory);
+    for setting in [&["listen_addresses="], settings].concat() {
+        server.args(["-c", setting]);
+    }
+    server.stderr(File::create(directory.join("log"))?);
+    let address = format!("host={} user=xebec", directory.display());
+    Server::start(&mut server, address, || {
+        let mut ready = Command::new(programs.join("pg_isready"));
+        ready.arg("--quiet").arg("--host").arg(directory);
+        ready.status().is_ok_and(|status| status.success())
+    })
+}
+
+/// Starts versitygw with a bucket, which is a directory in this one, and the only login.
+///
+/// # Errors
+/// If it cannot run, or does not answer within a minute.
+pub fn s3(program: &Path, directory: &Path, bucket: &str, (key, secret): (&str, &str)) -> Result<Server> {
+    fs::create_dir_all(directory.join(bucket))?;
+    // A port that is free now.
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let mut server = Command::new("setpriv");
+    server.args(["--pdeathsig=KILL", "--"]).arg(program);
+    server.args([
+        "--access",
+        key,
+        "--secret",
+        secret,
+        "--port",
+        &address.to_string(),
+    ]);
+    server.args(["--quiet", "posix"]).arg(directory);
+    server.stderr(File::create(directory.with_extension("log"))?);
+    Server::start(&mut server, format!("http://{address}"), || {
+        TcpStream::connect(address).is_ok()
+    })
+}
