@@ -8,6 +8,7 @@ import subprocess
 
 import bench
 import node
+import processes
 from engine import Engine
 
 # Debian's client speaks an older language.
@@ -25,12 +26,7 @@ class Dockerd(Engine):
     def stop(self):
         for process in (self.process, self.relay):
             if process and process.poll() is None:
-                process.terminate()
-                try:
-                    process.wait(timeout=node.PATIENCE_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+                processes.end(process, seconds=node.PATIENCE_S)
         node.remove(self.top)
 
     def start(self):

@@ -10,6 +10,8 @@ import shutil
 import subprocess
 import time
 
+import processes
+
 # CRI and NRI look at directories of the host; the former is switched on by who needs it.
 CRI = '"io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime", '
 CONFIGURATION = """version = 3
@@ -27,19 +29,9 @@ PATIENCE_S = 30
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def holds(is_so, seconds, process=None):
-    """Asks every 20 ms whether it is so, no longer than so many seconds or than a process runs."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        if time.monotonic() > deadline or (process and process.poll() is not None):
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def wait_until(what, is_so, process=None):
     """An error names `what`."""
-    if not holds(is_so, PATIENCE_S, process):
+    if not processes.holds(is_so, PATIENCE_S, process):
         raise RuntimeError(f"{what}: not within {PATIENCE_S} s")
 
 
@@ -136,11 +128,6 @@ class Node:
         if self.process and self.process.poll() is None:
             for name in self.try_ctr("tasks", "ls", "--quiet").stdout.decode().split():
                 self.end(name)
-            self.process.terminate()
-            try:
-                self.process.wait(timeout=PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+            processes.end(self.process, seconds=PATIENCE_S)
         self.process = None
         remove(self.top)

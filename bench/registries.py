@@ -6,11 +6,11 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import time
 
+import processes
 import s3_address
 
 PATIENCE_S = 120
@@ -24,14 +24,11 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def wait_until(what, holds, process=None, log=None):
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
+def wait_until(what, is_so, process=None, log=None):
+    if not processes.holds(is_so, PATIENCE_S, process, 0.005):
         ended = process is not None and process.poll() is not None
-        if ended or time.monotonic() > deadline:
-            said = open(log).read()[-2000:] if log else ""
-            raise RuntimeError(f"{what}: not so, {'the process ended' if ended else 'in time'}; {said}")
-        time.sleep(0.005)
+        said = open(log).read()[-2000:] if log else ""
+        raise RuntimeError(f"{what}: not so, {'the process ended' if ended else 'in time'}; {said}")
 
 
 def answers(address):
@@ -51,12 +48,7 @@ class Process:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **options)
 
     def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        processes.end(self.process, seconds=20)
 
 
 def pss_bytes(pid):

@@ -9,6 +9,7 @@ import bench
 import cost
 import network
 import node as hosts
+import processes
 
 LINK = network.Link("xebec-client", "xebec-server", os.environ["BENCH_REGISTRY_NETNS"])
 # How long a pull, and a start, may take; more on a slow network.
@@ -72,7 +73,7 @@ class Start:
         task = self.subject.task
         if not task.ends:
             return task.ready(self.output)
-        return self.has_ended() and hosts.holds(lambda: task.ready(self.output), OUTPUT_S)
+        return self.has_ended() and processes.holds(lambda: task.ready(self.output), OUTPUT_S)
 
     def problem(self, timeout_s):
         """Why it will not be ready, or `None`."""

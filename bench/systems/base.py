@@ -9,6 +9,7 @@ import subprocess
 
 import bench
 import node
+import processes
 
 
 class System:
@@ -145,12 +146,7 @@ class Proxied(System):
 
     def stop_daemon(self):
         if self.daemon and self.daemon.poll() is None:
-            self.daemon.send_signal(signal.SIGINT)
-            try:
-                self.daemon.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                self.daemon.kill()
-                self.daemon.wait()
+            processes.end(self.daemon, signal.SIGINT, 20)
         self.daemon = None
 
     def daemon_pids(self):

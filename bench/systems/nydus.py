@@ -24,7 +24,7 @@ import signal
 import tempfile
 
 import bench
-import node
+import processes
 from systems.base import Proxied
 from systems.stargz import PERIOD_S, convert
 
@@ -108,7 +108,7 @@ class Nydus(Proxied):
                     os.kill(pid, number)
                 except ProcessLookupError:
                     pass
-            if node.holds(lambda: not self.nydusds(), PATIENCE_S):
+            if processes.holds(lambda: not self.nydusds(), PATIENCE_S):
                 return
 
     def nydusds(self):
