@@ -1,11 +1,12 @@
 //! `xebec-registry` under test, as a process of a case.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::world::World;
@@ -26,6 +27,19 @@ impl OwnRegistry {
     pub(crate) fn program() -> Option<PathBuf> {
         let program = std::env::var_os("XEBEC_REGISTRY_BIN").map(PathBuf::from)?;
         program.is_file().then_some(program)
+    }
+
+    /// Adds a user to an htpasswd file.
+    pub(crate) fn add_user(htpasswd: &Path, name: &str, password: &str) -> Result<()> {
+        let mut add = Command::new(Self::program().context("xebec-registry is not built")?)
+            .args(["user", "add", name, "--htpasswd"])
+            .arg(htpasswd)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()?;
+        writeln!(add.stdin.take().context("no pipe")?, "{password}")?;
+        ensure!(add.wait()?.success(), "no user was added");
+        Ok(())
     }
 
     /// Starts one with its data in a directory of the case, and this configuration.

@@ -24,6 +24,8 @@ pub struct ApiSettings {
     pub max_blob: u64,
     /// Whether a manifest may name what its repository lacks, as copies of a part of an image do.
     pub sparse: bool,
+    /// How long the addresses last by which clients read blobs from the object store; without it, they read them here.
+    pub redirect: Option<Duration>,
 }
 
 impl Default for ApiSettings {
@@ -32,6 +34,7 @@ impl Default for ApiSettings {
             max_manifest: 4 << 20,
             max_blob: 1 << 40,
             sparse: false,
+            redirect: None,
         }
     }
 }

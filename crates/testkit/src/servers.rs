@@ -106,6 +106,14 @@ pub fn postgres(programs: &Path, directory: &Path, settings: &[&str]) -> Result<
     })
 }
 
+/// versitygw, if `make setup-test` has installed it.
+pub fn s3_program() -> Option<PathBuf> {
+    let cache = std::env::var_os("XEBEC_CACHE").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache/xebec")))?;
+    let program = cache.join("tools/bin/versitygw");
+    program.exists().then_some(program)
+}
+
 /// Starts versitygw with a bucket, which is a directory in this one, and the only login.
 ///
 /// # Errors

@@ -33,6 +33,7 @@ mod registry_large;
 mod registry_lazy;
 mod registry_moving;
 mod registry_page;
+mod registry_redirects;
 mod runtime;
 mod service;
 mod soak;
@@ -138,6 +139,7 @@ pub(crate) fn all() -> Vec<Case> {
         registry_lazy::cases(),
         registry_moving::cases(),
         registry_page::cases(),
+        registry_redirects::cases(),
         lingering::cases(),
         deaths::cases(),
         succession::cases(),

@@ -5,9 +5,8 @@
 mod stock;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -56,15 +55,7 @@ fn in_browser(
     if let Some(skipped) = missing(&["skopeo", "chromium"]) {
         return Ok(skipped);
     }
-    let program = OwnRegistry::program().context("no program")?;
-    let mut add = Command::new(program)
-        .args(["user", "add", "anna", "--htpasswd"])
-        .arg(world.path("htpasswd"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()?;
-    add.stdin.take().context("no pipe")?.write_all(b"secret\n")?;
-    ensure!(add.wait()?.success(), "no user was added");
+    OwnRegistry::add_user(&world.path("htpasswd"), "anna", "secret")?;
     let registry = OwnRegistry::start(world, "own", configuration)?;
     let browser = Browser::start(world)?;
     body(world, &registry, &browser).map(Outcome::Passed)

@@ -1,12 +1,13 @@
 //! `/v2/NAME/blobs/DIGEST`: blobs are read, whole or in part, and deleted.
 
+use hyper::header::{IF_MATCH, IF_RANGE};
 use hyper::{Method, StatusCode};
 use xebec_store::{Blob, Digest, RepositoryName};
 
 use super::call::{Call, Outcome, What};
 use super::failure;
 use super::part::{self, Sent};
-use super::reply;
+use super::reply::{self, Answer};
 use super::through::{self, Elsewhere};
 use crate::body;
 use crate::error::{ApiError, Code};
@@ -44,8 +45,14 @@ async fn send(call: &Call<'_>, repository: &RepositoryName, blob: &Blob) -> Outc
         Sent::Part(range) => range,
     };
     let length = range.end - range.start;
-    let stream = call.registry.store.read(blob, range).await;
-    let stream = stream.map_err(|error| failure::of("reading the blob", &error))?;
+    let answer = match redirected(call, blob).await? {
+        Some(redirect) => redirect,
+        None => {
+            let stream = call.registry.store.read(blob, range).await;
+            let stream = stream.map_err(|error| failure::of("reading the blob", &error))?;
+            part::with_body(answer, body::streamed(length, stream))
+        }
+    };
     let what = What {
         digest: Some(&blob.digest),
         media_type: Some(MEDIA_TYPE),
@@ -53,7 +60,22 @@ async fn send(call: &Call<'_>, repository: &RepositoryName, blob: &Blob) -> Outc
         ..What::default()
     };
     call.tell(EventKind::PullBlob, repository, what);
-    Ok(part::with_body(answer, body::streamed(length, stream)))
+    Ok(answer)
+}
+
+/// The answer that sends the client to the object store, if it is to go there. Its range it asks for again by itself.
+async fn redirected(call: &Call<'_>, blob: &Blob) -> Result<Option<Answer>, ApiError> {
+    let Some(lasting) = call.registry.settings.redirect else {
+        return Ok(None);
+    };
+    // These name the content as it is called here. The object store has another name for it, and would take it for other content.
+    let headers = &call.parts.headers;
+    if headers.contains_key(IF_RANGE) || headers.contains_key(IF_MATCH) {
+        return Ok(None);
+    }
+    let signed = call.registry.store.signed_address(blob, lasting).await;
+    let address = signed.map_err(|error| failure::of("signing the address of the blob", &error))?;
+    Ok(address.map(|address| reply::redirect(&address, &blob.digest, lasting)))
 }
 
 /// Takes a blob out of a repository. Others keep it.

@@ -1,7 +1,9 @@
 //! Answers, with the headers that all of them have in common.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use hyper::{Response, StatusCode};
 use xebec_store::Digest;
 
@@ -55,6 +57,14 @@ pub(crate) fn with(mut answer: Answer, name: HeaderName, value: impl AsRef<str>)
 /// The same answer with the digest of its content.
 pub(crate) fn with_digest(answer: Answer, digest: &Digest) -> Answer {
     with(answer, CONTENT_DIGEST, digest.to_string())
+}
+
+/// Sends a client to where it reads content with this digest. Whoever has the address may read there while it lasts: so it is for this
+/// client alone, which may use it again during the first half of that time. The rest is for clocks that differ.
+pub(crate) fn redirect(address: &str, digest: &Digest, lasting: Duration) -> Answer {
+    let answer = with(status(StatusCode::TEMPORARY_REDIRECT), LOCATION, address);
+    let caching = format!("private, max-age={}", lasting.as_secs() / 2);
+    with_digest(with(answer, CACHE_CONTROL, caching), digest)
 }
 
 /// The same answer with a warning for the client's user.

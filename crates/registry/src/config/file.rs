@@ -121,6 +121,7 @@ pub(super) struct Storage {
     pub(super) upload_timeout: Period,
     pub(super) grace: Period,
     pub(super) max_blob: Size,
+    pub(super) redirect: Option<Spanned<Period>>,
     pub(super) postgres: Option<Postgres>,
     pub(super) s3: Option<S3>,
 }
@@ -132,6 +133,7 @@ impl Default for Storage {
             upload_timeout: Period::seconds(7 * 86_400),
             grace: Period::seconds(86_400),
             max_blob: Size(1 << 40),
+            redirect: None,
             postgres: None,
             s3: None,
         }

@@ -4,13 +4,14 @@
 //! environment that has it.
 
 mod file;
+mod problem;
+mod storage;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
-use xebec_store::{DatabaseConfig, ObjectsConfig, StoreConfig};
+use xebec_store::StoreConfig;
 
 pub use file::LogFormat;
 
@@ -20,6 +21,7 @@ use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
 use crate::webhooks::WebhookSettings;
 use file::File;
+use problem::{Environment, Problem};
 use xebec_access::settings::AuthSettings;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::mode::Mode;
@@ -88,16 +90,6 @@ pub enum ConfigError {
         problem: String,
     },
 }
-
-/// Something that is wrong at a place of the file.
-#[derive(Debug)]
-struct Problem {
-    at: Option<Range<usize>>,
-    text: String,
-}
-
-/// Where values of the environment come from.
-type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Config {
     /// What holds without a file.
@@ -191,9 +183,10 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         max_manifest: file.manifests.max_size.0,
         max_blob: file.storage.max_blob.0,
         sparse: file.manifests.sparse,
+        redirect: storage::redirect(&file.storage)?,
     };
     Ok(Config {
-        store: store(file.storage, api.max_manifest, environment)?,
+        store: storage::store(file.storage, api.max_manifest, environment)?,
         server,
         api,
         collect_every: file.collection.every.0,
@@ -240,66 +233,11 @@ fn sound<T, E: std::fmt::Display>(
     listed.into_iter().map(sound).collect()
 }
 
-fn store(
-    storage: file::Storage,
-    max_manifest: u64,
-    environment: Environment<'_>,
-) -> Result<StoreConfig, Problem> {
-    let database = match storage.postgres {
-        None => DatabaseConfig::Embedded,
-        Some(postgres) => {
-            let url = match &postgres.url_env {
-                Some(name) => Some(secret(name, environment)?),
-                None => postgres.url,
-            };
-            let url = url.ok_or_else(|| Problem {
-                at: None,
-                text: "[storage.postgres] has neither url nor url_env; name the variable that has the address and password".to_owned(),
-            })?;
-            DatabaseConfig::Postgres { url }
-        }
-    };
-    let objects = match storage.s3 {
-        None => ObjectsConfig::Directory,
-        Some(s3) => {
-            let secret =
-                |name: Option<Spanned<String>>| name.map(|name| secret(&name, environment)).transpose();
-            ObjectsConfig::S3 {
-                endpoint: s3.endpoint,
-                bucket: s3.bucket,
-                prefix: s3.prefix.trim_matches('/').to_owned(),
-                region: s3.region,
-                access_key: secret(s3.access_key_env)?,
-                secret_key: secret(s3.secret_key_env)?,
-            }
-        }
-    };
-    Ok(StoreConfig {
-        root: storage.root,
-        database,
-        objects,
-        upload_timeout: storage.upload_timeout.0,
-        grace: storage.grace.0,
-        max_manifest,
-        max_blob: storage.max_blob.0,
-    })
-}
-
-/// The value of the variable that a key names.
-fn secret(name: &Spanned<String>, environment: Environment<'_>) -> Result<String, Problem> {
-    let value = environment(name.get_ref()).filter(|value| !value.is_empty());
-    value.ok_or_else(|| Problem {
-        at: Some(name.span()),
-        text: format!(
-            "the environment has no variable {}; set it to the value that this key is for",
-            name.get_ref()
-        ),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use xebec_store::DatabaseConfig;
 
     use super::*;
 
@@ -374,6 +312,11 @@ mod tests {
             "NOT_SET",
         );
         at("[log]\nformat = \"yaml\"", 2, "yaml");
+        at("[storage]\nredirect = \"1h\"", 2, "[storage.s3]");
+        let bucket = "[storage.s3]\nbucket = \"b\"";
+        for (lasting, part) in [("59s", "1m at least"), ("8d", "7d at most"), ("soon", "soon")] {
+            at(&format!("[storage]\nredirect = \"{lasting}\"\n{bucket}"), 2, part);
+        }
         at("[[mirror]]\nsource = \"r.lan\"\nevery = \"often\"", 3, "often");
         at("\n[[mirror]]\nsource = \"https://r.lan\"", 2, "https://r.lan");
         at("\n[[retention]]\nrepositories = \"**\"", 2, "says nothing");
@@ -387,6 +330,18 @@ mod tests {
             4,
             "much",
         );
+    }
+
+    #[test]
+    fn clients_are_sent_to_the_bucket_for_as_long_as_the_file_says() {
+        let redirect = |text: &str| parse(text).unwrap().api.redirect;
+        let bucket = "[storage.s3]\nbucket = \"b\"";
+        for (lasting, seconds) in [("1m", 60), ("15m", 900), ("7d", 604_800)] {
+            let text = format!("[storage]\nredirect = \"{lasting}\"\n{bucket}");
+            assert_eq!(redirect(&text), Some(Duration::from_secs(seconds)));
+        }
+        assert_eq!(redirect(bucket), None);
+        assert_eq!(redirect("[storage]\nredirect = \"0s\""), None);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod manifests;
 mod moving;
 mod pages;
 mod protected;
+mod redirects;
 mod running;
 mod telling;
 mod upkeep;

@@ -34,11 +34,21 @@ impl Running {
         server: impl FnOnce(&mut ServerSettings),
         registry: impl FnOnce(&mut Registry),
     ) -> Self {
+        Self::over(|_| {}, server, registry).await
+    }
+
+    /// With other settings of the store, too.
+    pub(crate) async fn over(
+        store: impl FnOnce(&mut StoreConfig),
+        server: impl FnOnce(&mut ServerSettings),
+        registry: impl FnOnce(&mut Registry),
+    ) -> Self {
         // reqwest without a provider of its own wants one of the process; a second time it is there already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let root = tempfile::tempdir().unwrap();
         let mut config = StoreConfig::new(root.path().join("store"));
         config.max_blob = 64 << 20;
+        store(&mut config);
         let store = Store::open(&config).await.unwrap();
         let mut made = Registry::new(store);
         registry(&mut made);

@@ -1,6 +1,6 @@
 //! The other tests once more over PostgreSQL and S3: this program starts real servers, and itself with their addresses.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use xebec_testkit::servers;
@@ -22,13 +22,6 @@ fn postgres(programs: &Path) -> Server {
         _server: server,
         _directory: directory,
     }
-}
-
-fn versitygw_program() -> Option<PathBuf> {
-    let cache = std::env::var_os("XEBEC_CACHE").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache/xebec")))?;
-    let program = cache.join("tools/bin/versitygw");
-    program.exists().then_some(program)
 }
 
 fn versitygw(program: &Path) -> Server {
@@ -82,7 +75,7 @@ fn over_postgresql() {
 
 #[test]
 fn over_s3() {
-    match versitygw_program() {
+    match servers::s3_program() {
         Some(program) => run_over(&[&versitygw(&program)]),
         None => skip("S3: versitygw"),
     }
@@ -90,7 +83,7 @@ fn over_s3() {
 
 #[test]
 fn over_postgresql_and_s3() {
-    match (servers::postgres_programs(), versitygw_program()) {
+    match (servers::postgres_programs(), servers::s3_program()) {
         (Some(programs), Some(program)) => run_over(&[&postgres(&programs), &versitygw(&program)]),
         _ => skip("PostgreSQL and S3: one of them"),
     }

@@ -1,0 +1,95 @@
+//! `[storage]`: where things are kept, and from where clients read them.
+
+use std::time::Duration;
+
+use toml::Spanned;
+use xebec_store::{DatabaseConfig, ObjectsConfig, StoreConfig};
+
+use super::file;
+use super::problem::{Environment, Problem};
+
+/// An address that lasts less long may be over before a client with a slow connection, or another clock, comes to it.
+const SHORTEST_REDIRECT: Duration = Duration::from_secs(60);
+/// S3 takes no signature that counts longer.
+const LONGEST_REDIRECT: Duration = Duration::from_secs(7 * 86_400);
+
+/// Where things are kept.
+pub(super) fn store(
+    storage: file::Storage,
+    max_manifest: u64,
+    environment: Environment<'_>,
+) -> Result<StoreConfig, Problem> {
+    let database = match storage.postgres {
+        None => DatabaseConfig::Embedded,
+        Some(postgres) => {
+            let url = match &postgres.url_env {
+                Some(name) => Some(secret(name, environment)?),
+                None => postgres.url,
+            };
+            let url = url.ok_or_else(|| Problem {
+                at: None,
+                text: "[storage.postgres] has neither url nor url_env; name the variable that has the address and password".to_owned(),
+            })?;
+            DatabaseConfig::Postgres { url }
+        }
+    };
+    let objects = match storage.s3 {
+        None => ObjectsConfig::Directory,
+        Some(s3) => {
+            let secret =
+                |name: Option<Spanned<String>>| name.map(|name| secret(&name, environment)).transpose();
+            ObjectsConfig::S3 {
+                endpoint: s3.endpoint,
+                bucket: s3.bucket,
+                prefix: s3.prefix.trim_matches('/').to_owned(),
+                region: s3.region,
+                access_key: secret(s3.access_key_env)?,
+                secret_key: secret(s3.secret_key_env)?,
+            }
+        }
+    };
+    Ok(StoreConfig {
+        root: storage.root,
+        database,
+        objects,
+        upload_timeout: storage.upload_timeout.0,
+        grace: storage.grace.0,
+        max_manifest,
+        max_blob: storage.max_blob.0,
+    })
+}
+
+/// How long the addresses last by which clients read blobs from the bucket; nothing if they read them here.
+pub(super) fn redirect(storage: &file::Storage) -> Result<Option<Duration>, Problem> {
+    let Some(wanted) = &storage.redirect else {
+        return Ok(None);
+    };
+    let lasting = wanted.get_ref().0;
+    let problem = match () {
+        () if lasting.is_zero() => return Ok(None),
+        () if storage.s3.is_none() => {
+            "clients can be sent to a bucket only, and blobs are in files here; leave redirect out, or name a bucket in [storage.s3]"
+        }
+        () if (SHORTEST_REDIRECT..=LONGEST_REDIRECT).contains(&lasting) => return Ok(Some(lasting)),
+        () if lasting < SHORTEST_REDIRECT => {
+            "an address must last long enough to be asked for; write 1m at least, or \"0s\" for no redirects"
+        }
+        () => "S3 lets a signed address last for 7d at most; write that or less, as \"15m\"",
+    };
+    Err(Problem {
+        at: Some(wanted.span()),
+        text: problem.to_owned(),
+    })
+}
+
+/// The value of the variable that a key names.
+fn secret(name: &Spanned<String>, environment: Environment<'_>) -> Result<String, Problem> {
+    let value = environment(name.get_ref()).filter(|value| !value.is_empty());
+    value.ok_or_else(|| Problem {
+        at: Some(name.span()),
+        text: format!(
+            "the environment has no variable {}; set it to the value that this key is for",
+            name.get_ref()
+        ),
+    })
+}
