@@ -48,7 +48,38 @@ pub enum DatabaseConfig {
     Postgres {
         /// As libpq takes it: `postgresql://user:password@host/database`, or `host=/run/postgresql user=xebec`.
         url: String,
+        /// Whether connections to it are encrypted.
+        tls: PostgresTls,
     },
+}
+
+/// What is said of TLS to PostgreSQL, beside its address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PostgresTls {
+    /// What is wanted. If nothing is said, other hosts are verified, and connections on this host are plain.
+    pub wanted: Option<TlsWanted>,
+    /// The authorities that may have signed the server's certificate, and no others; those of the system if there is no such file.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// What an operator wants of connections to PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsWanted {
+    /// They are encrypted, and the server's certificate is for its name, by an authority that is trusted.
+    Verify,
+    /// They are plain.
+    Off,
+}
+
+/// How connections to PostgreSQL are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// They are encrypted, and the server is verified.
+    Verified,
+    /// They are plain, and stay on this host.
+    Local,
+    /// They are plain, and go over a network.
+    Plain,
 }
 
 /// Which object store.

@@ -40,8 +40,8 @@ mod records;
 mod sessions;
 mod store;
 
-pub use self::config::{DatabaseConfig, ObjectsConfig, StoreConfig};
-pub use self::database::DatabaseError;
+pub use self::config::{DatabaseConfig, ObjectsConfig, PostgresTls, Protection, StoreConfig, TlsWanted};
+pub use self::database::{DatabaseError, database_protection};
 pub use self::digest::{Algorithm, Digest, Hasher, InvalidDigest};
 pub use self::error::{AppendError, Result, StoreError};
 pub use self::model::{

@@ -1,9 +1,9 @@
 //! The servers that a registry of several nodes keeps its store in: PostgreSQL of Debian, and versitygw, which answers as S3 does. Each ends
 //! with its value, and with its test at the latest.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -98,12 +98,53 @@ pub fn postgres(programs: &Path, directory: &Path, settings: &[&str]) -> Result<
         server.args(["-c", setting]);
     }
     server.stderr(File::create(directory.join("log"))?);
-    let address = format!("host={} user=xebec", directory.display());
+    let port = settings.iter().find_map(|setting| setting.strip_prefix("port="));
+    let port = port.unwrap_or("5432");
+    let address = format!("host={} port={port} user=xebec", directory.display());
     Server::start(&mut server, address, || {
         let mut ready = Command::new(programs.join("pg_isready"));
-        ready.arg("--quiet").arg("--host").arg(directory);
+        ready.args(["--quiet", "--port", port, "--host"]).arg(directory);
         ready.status().is_ok_and(|status| status.success())
     })
+}
+
+/// The same at a port of 127.0.0.1, too, which is returned: with TLS, if there are a certificate and its key, in PEM. Everybody may connect there
+/// as everybody, but for `bound`, who needs a password and TLS.
+///
+/// # Errors
+/// As of [`postgres`].
+pub fn postgres_by_tcp(
+    programs: &Path,
+    directory: &Path,
+    tls: Option<(&str, &str)>,
+) -> Result<(Server, u16)> {
+    // A port that is free now.
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    fs::create_dir_all(directory)?;
+    let file = |name: &str, content: &str| -> Result<String> {
+        let path = directory.join(name);
+        fs::write(&path, content)?;
+        // It takes no key that others may read.
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        if rustix::process::getuid().is_root() {
+            chown(&path, Some(NOBODY), Some(NOBODY))?;
+        }
+        Ok(path.display().to_string())
+    };
+    let who = "local all all trust\nhostssl all bound 127.0.0.1/32 scram-sha-256\nhost all bound 127.0.0.1/32 reject\n\
+               host all all 127.0.0.1/32 trust\n";
+    let mut settings = vec![
+        "listen_addresses=127.0.0.1".to_owned(),
+        format!("port={port}"),
+        format!("hba_file={}", file("hba", who)?),
+    ];
+    if let Some((certificate, key)) = tls {
+        settings.push("ssl=on".to_owned());
+        settings.push(format!("ssl_cert_file={}", file("certificate", certificate)?));
+        settings.push(format!("ssl_key_file={}", file("key", key)?));
+    }
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    Ok((postgres(programs, directory, &settings)?, port))
 }
 
 /// versitygw, if `make setup-test` has installed it.

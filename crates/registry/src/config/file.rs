@@ -144,8 +144,18 @@ impl Default for Storage {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Postgres {
-    pub(super) url: Option<String>,
+    pub(super) url: Option<Spanned<String>>,
     pub(super) url_env: Option<Spanned<String>>,
+    pub(super) tls: Option<Spanned<PostgresTls>>,
+    pub(super) ca_file: Option<PathBuf>,
+}
+
+/// `tls` of `[storage.postgres]`
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum PostgresTls {
+    Verify,
+    Off,
 }
 
 /// `[storage.s3]`

@@ -242,7 +242,8 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Config, String> {
-        let environment = |name: &str| (name == "SECRET").then(|| "s3cr3t".to_owned());
+        let environment =
+            |name: &str| (name == "SECRET").then(|| "host=db.example password=s3cr3t".to_owned());
         Config::parse(text, Path::new("r.toml"), &environment).map_err(|error| error.to_string())
     }
 
@@ -312,6 +313,25 @@ mod tests {
             "NOT_SET",
         );
         at("[log]\nformat = \"yaml\"", 2, "yaml");
+        let postgres = "[storage.postgres]\nurl_env = \"SECRET\"";
+        at(&format!("{postgres}\ntls = \"on\""), 3, "verify");
+        at(
+            &format!("{postgres}\nca_file = \"a\"\ntls = \"off\""),
+            4,
+            "ca_file",
+        );
+        at(
+            "[storage.postgres]\n\nurl = \"host=a sslmode=disable\"",
+            3,
+            "sslmode=disable",
+        );
+        let socket = "[storage.postgres]\nurl = \"host=/run/postgresql\"";
+        at(&format!("{socket}\ntls = \"verify\""), 3, "socket");
+        at(
+            "[storage.postgres]\nurl = \"host=a sslmode=verify-full\"",
+            2,
+            "sslmode",
+        );
         at("[storage]\nredirect = \"1h\"", 2, "[storage.s3]");
         let bucket = "[storage.s3]\nbucket = \"b\"";
         for (lasting, part) in [("59s", "1m at least"), ("8d", "7d at most"), ("soon", "soon")] {
@@ -351,7 +371,9 @@ mod tests {
              \"SECRET\"",
         );
         let config = config.unwrap();
-        assert!(matches!(&config.store.database, DatabaseConfig::Postgres { url } if url == "s3cr3t"));
+        assert!(
+            matches!(&config.store.database, DatabaseConfig::Postgres { url, .. } if url.ends_with("password=s3cr3t"))
+        );
         assert!(!format!("{config:?}").contains("s3cr3t"));
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use toml::Spanned;
-use xebec_store::{DatabaseConfig, ObjectsConfig, StoreConfig};
+use xebec_store::{DatabaseConfig, ObjectsConfig, PostgresTls, StoreConfig, TlsWanted, database_protection};
 
 use super::file;
 use super::problem::{Environment, Problem};
@@ -21,17 +21,7 @@ pub(super) fn store(
 ) -> Result<StoreConfig, Problem> {
     let database = match storage.postgres {
         None => DatabaseConfig::Embedded,
-        Some(postgres) => {
-            let url = match &postgres.url_env {
-                Some(name) => Some(secret(name, environment)?),
-                None => postgres.url,
-            };
-            let url = url.ok_or_else(|| Problem {
-                at: None,
-                text: "[storage.postgres] has neither url nor url_env; name the variable that has the address and password".to_owned(),
-            })?;
-            DatabaseConfig::Postgres { url }
-        }
+        Some(postgres) => database(postgres, environment)?,
     };
     let objects = match storage.s3 {
         None => ObjectsConfig::Directory,
@@ -57,6 +47,38 @@ pub(super) fn store(
         max_manifest,
         max_blob: storage.max_blob.0,
     })
+}
+
+fn database(postgres: file::Postgres, environment: Environment<'_>) -> Result<DatabaseConfig, Problem> {
+    let url = match (postgres.url_env, postgres.url) {
+        (Some(name), _) => Spanned::new(name.span(), secret(&name, environment)?),
+        (None, Some(url)) => url,
+        (None, None) => {
+            return Err(Problem {
+                at: None,
+                text: "[storage.postgres] has neither url nor url_env; name the variable that has the address and password".to_owned(),
+            });
+        }
+    };
+    let at = postgres.tls.as_ref().map_or_else(|| url.span(), Spanned::span);
+    let wanted = postgres.tls.map(|tls| match tls.into_inner() {
+        file::PostgresTls::Verify => TlsWanted::Verify,
+        file::PostgresTls::Off => TlsWanted::Off,
+    });
+    let config = DatabaseConfig::Postgres {
+        url: url.into_inner(),
+        tls: PostgresTls {
+            wanted,
+            ca_file: postgres.ca_file,
+        },
+    };
+    match database_protection(&config) {
+        Ok(_) => Ok(config),
+        Err(error) => Err(Problem {
+            at: Some(at),
+            text: format!("PostgreSQL cannot be reached so: {error}"),
+        }),
+    }
 }
 
 /// How long the addresses last by which clients read blobs from the bucket; nothing if they read them here.

@@ -9,7 +9,10 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{Access, access, statvfs};
 use xebec_kernel::size;
 use xebec_registry::config::Config;
-use xebec_store::{Algorithm, Blob, DatabaseConfig, Digest, ObjectsConfig, Store, StoreError};
+use xebec_store::{
+    Algorithm, Blob, DatabaseConfig, Digest, ObjectsConfig, Protection, Store, StoreError,
+    database_protection,
+};
 
 use super::found::Found;
 
@@ -141,7 +144,24 @@ pub(super) async fn store(config: &Config) -> Vec<Found> {
         usage.blobs,
         size::for_people(usage.bytes)
     );
-    vec![Found::well(database, said), objects(config, &store).await]
+    let mut found = vec![Found::well(database, said)];
+    found.extend(connections(config));
+    found.push(objects(config, &store).await);
+    found
+}
+
+/// Who can read what goes to the database and comes from it.
+fn connections(config: &Config) -> Option<Found> {
+    let what = "connections to PostgreSQL";
+    Some(match database_protection(&config.store.database).ok()?? {
+        Protection::Verified => Found::well(what, "they are encrypted, and its certificate is verified"),
+        Protection::Local => Found::well(what, "they are plain, and stay on this host"),
+        Protection::Plain => Found::note(
+            what,
+            "they are plain (tls = \"off\"), and go to another host: who can listen on the way reads all records, and can change them; \
+             turn TLS on there, and write tls = \"verify\"",
+        ),
+    })
 }
 
 /// Asks the object store for what nobody can have put there.

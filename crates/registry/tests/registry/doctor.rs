@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 use xebec_store::{Store, StoreConfig};
 use xebec_testkit::registry::FaultyRegistry;
+use xebec_testkit::servers;
 
 use crate::commands::run;
 
@@ -132,4 +133,43 @@ async fn a_certificate_has_its_days() {
         of(&checks, "certificate").1.contains("cannot be read as PEM"),
         "{checks:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_who_can_listen_to_the_database() {
+    let Some(programs) = servers::postgres_programs() else {
+        use std::io::Write;
+        let said = "SKIPPED: a doctor of PostgreSQL: it is not here; `make setup-test` installs it";
+        let _ = writeln!(std::io::stderr(), "{said}");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    // It is its own authority.
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = parameters.self_signed(&pair).unwrap().pem();
+    let (place, key) = (directory.path().join("server"), pair.serialize_pem());
+    let started = servers::postgres_by_tcp(&programs, &place, Some((&certificate, &key)));
+    let (_server, port) = started.unwrap();
+    let [root, ca_file] = ["root", "ca.pem"].map(|name| directory.path().join(name));
+    std::fs::write(&ca_file, &certificate).unwrap();
+    let text = |host: &str, more: &str| {
+        format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\n[storage]\nroot = {root:?}\n[storage.postgres]\n\
+             url = \"postgres://xebec@{host}:{port}/postgres\"\n{more}\n"
+        )
+    };
+    let (checks, code) = examine(directory.path(), &text("localhost", "")).await;
+    let (state, said) = of(&checks, "connections to PostgreSQL");
+    assert_eq!((code, state), (0, "ok"), "{checks:?}");
+    assert!(said.contains("stay on this host"), "{said}");
+    let verified = format!("ca_file = {ca_file:?}");
+    let (checks, code) = examine(directory.path(), &text("localhost", &verified)).await;
+    let (state, said) = of(&checks, "connections to PostgreSQL");
+    assert_eq!((code, state), (0, "ok"), "{checks:?}");
+    assert!(said.contains("verified"), "{said}");
+    let (checks, code) = examine(directory.path(), &text("127.0.0.1", &verified)).await;
+    let (state, said) = of(&checks, "database in PostgreSQL");
+    assert_eq!((code, state), (1, "broken"), "{checks:?}");
+    assert!(said.contains("not valid for name \"127.0.0.1\""), "{said}");
 }

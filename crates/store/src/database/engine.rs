@@ -8,7 +8,18 @@ use parking_lot::Mutex;
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
 use super::transaction::{DatabaseError, Job, Transaction};
-use crate::config::DatabaseConfig;
+use crate::config::{DatabaseConfig, Protection};
+
+/// How the connections of a database will be protected; nothing if it has none. Nobody is asked.
+///
+/// # Errors
+/// If its address cannot be read, or it and the rest contradict each other.
+pub fn database_protection(config: &DatabaseConfig) -> Result<Option<Protection>, DatabaseError> {
+    match config {
+        DatabaseConfig::Embedded => Ok(None),
+        DatabaseConfig::Postgres { url, tls } => Postgres::protection(url, tls).map(Some),
+    }
+}
 
 /// The metadata database.
 #[derive(Clone)]
@@ -22,7 +33,7 @@ impl Database {
     pub(crate) fn open(config: &DatabaseConfig, root: &Path) -> Result<Self, DatabaseError> {
         match config {
             DatabaseConfig::Embedded => Ok(Self::Sqlite(Arc::new(Sqlite::open(&root.join("records.db"))?))),
-            DatabaseConfig::Postgres { url } => Ok(Self::Postgres(Arc::new(Postgres::open(url)?))),
+            DatabaseConfig::Postgres { url, tls } => Ok(Self::Postgres(Arc::new(Postgres::open(url, tls)?))),
         }
     }
 

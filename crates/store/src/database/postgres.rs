@@ -8,27 +8,36 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
+use postgres::config::SslMode;
 use postgres::error::SqlState;
 use postgres::types::{IsNull, ToSql, Type};
 use postgres::{Client, IsolationLevel, NoTls, Statement};
 use tokio::sync::Semaphore;
 
+use super::encrypted::{PATIENCE, Tls, next_step, protection};
 use super::schema::{Dialect, migrate};
 use super::transaction::{DatabaseError, Job, Row, Transaction, Value};
+use crate::config::{PostgresTls, Protection};
 
 /// So many connections at most.
 const CONNECTIONS: usize = 16;
 /// So often a transaction that others are in the way of is tried.
 const ATTEMPTS: u32 = 30;
-/// A server that does not answer for so long is away.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Two nodes that start together migrate one after the other: "xebec" as a number.
 const MIGRATION_LOCK: i64 = 0x0078_6562_6563;
 
 pub(crate) struct Postgres {
-    config: postgres::Config,
+    server: Server,
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
+}
+
+/// Where it is, and how connections to it are made.
+#[derive(Clone)]
+struct Server {
+    config: postgres::Config,
+    /// None: they are plain.
+    tls: Option<Tls>,
 }
 
 /// A connection, and the statements that it has prepared.
@@ -44,18 +53,13 @@ enum Access {
 }
 
 impl Postgres {
-    pub(super) fn open(url: &str) -> Result<Self, DatabaseError> {
-        let parsed: Result<postgres::Config, _> = url.parse();
-        let mut config = parsed.map_err(|error| {
-            // The address may hold a password, and is not shown.
-            DatabaseError::Engine(format!(
-                "its address cannot be read ({error}): write it as libpq takes it"
-            ))
-        })?;
-        config
-            .connect_timeout(PATIENCE)
-            .application_name("xebec-registry");
-        let mut connection = connect(&config)?;
+    pub(super) fn protection(url: &str, tls: &PostgresTls) -> Result<Protection, DatabaseError> {
+        protection(&parse(url)?, tls)
+    }
+
+    pub(super) fn open(url: &str, tls: &PostgresTls) -> Result<Self, DatabaseError> {
+        let server = Server::new(parse(url)?, tls)?;
+        let mut connection = server.connect()?;
         let mut first: Job = Box::new(|transaction| {
             transaction.query(
                 "SELECT CAST(pg_advisory_xact_lock($1) AS TEXT)",
@@ -71,7 +75,7 @@ impl Postgres {
             Access::Write,
         )?;
         Ok(Self {
-            config,
+            server,
             idle: Arc::new(Mutex::new(vec![connection])),
             permits: Arc::new(Semaphore::new(CONNECTIONS)),
         })
@@ -93,14 +97,14 @@ impl Postgres {
     ) -> Result<(), DatabaseError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.map_err(|_| DatabaseError::Closed)?;
-        let (config, idle) = (self.config.clone(), Arc::clone(&self.idle));
+        let (server, idle) = (self.server.clone(), Arc::clone(&self.idle));
         let running = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let lock = || idle.lock();
             // The guard ends with this line, before anything is waited for.
             let kept = lock().pop().filter(|kept| !kept.client.is_closed());
-            let mut connection = kept.map_or_else(|| connect(&config), Ok)?;
-            let result = repeat(&config, &mut connection, &mut job, isolation, access);
+            let mut connection = kept.map_or_else(|| server.connect(), Ok)?;
+            let result = repeat(&server, &mut connection, &mut job, isolation, access);
             if !connection.client.is_closed() {
                 lock().push(connection);
             }
@@ -118,19 +122,50 @@ impl Drop for Postgres {
     }
 }
 
-fn connect(config: &postgres::Config) -> Result<Connection, DatabaseError> {
-    let client = config.connect(NoTls).map_err(|error| {
-        DatabaseError::Engine(format!("{}; see that it runs and takes this user", said(&error)))
-    })?;
-    Ok(Connection {
-        client,
-        statements: HashMap::new(),
+fn parse(url: &str) -> Result<postgres::Config, DatabaseError> {
+    let parsed: Result<postgres::Config, _> = url.parse();
+    parsed.map_err(|error| {
+        // The address may hold a password, and is not shown. Of all causes, this one repeats nothing of it.
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let cause = cause.filter(|cause| cause.starts_with("invalid value for option"));
+        DatabaseError::Engine(format!(
+            "its address cannot be read ({}): write it as libpq takes it; of sslmode, disable, prefer and require are known, and tls and \
+             ca_file in [storage.postgres] say the rest",
+            cause.unwrap_or_else(|| error.to_string())
+        ))
     })
+}
+
+impl Server {
+    fn new(mut config: postgres::Config, tls: &PostgresTls) -> Result<Self, DatabaseError> {
+        let (mode, tls) = match protection(&config, tls)? {
+            Protection::Verified => (SslMode::Require, Some(Tls::new(tls.ca_file.as_deref())?)),
+            Protection::Local | Protection::Plain => (SslMode::Disable, None),
+        };
+        config
+            .ssl_mode(mode)
+            .connect_timeout(PATIENCE)
+            .application_name("xebec-registry");
+        Ok(Self { config, tls })
+    }
+
+    fn connect(&self) -> Result<Connection, DatabaseError> {
+        let made = match &self.tls {
+            Some(tls) => self.config.connect(tls.clone()),
+            None => self.config.connect(NoTls),
+        };
+        let client =
+            made.map_err(|error| DatabaseError::Engine(format!("{}; {}", said(&error), next_step(&error))))?;
+        Ok(Connection {
+            client,
+            statements: HashMap::new(),
+        })
+    }
 }
 
 /// Runs a job until no other transaction is in its way.
 fn repeat(
-    config: &postgres::Config,
+    server: &Server,
     connection: &mut Connection,
     job: &mut Job,
     isolation: IsolationLevel,
@@ -148,7 +183,7 @@ fn repeat(
             }
             // What was read may be read again. Whether a write was committed is not known: who asked decides.
             Err(_) if access == Access::Read && attempts == 1 && connection.client.is_closed() => {
-                *connection = connect(config)?;
+                *connection = server.connect()?;
             }
             result => return result,
         }

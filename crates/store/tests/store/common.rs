@@ -36,7 +36,10 @@ pub(crate) fn config(root: &Path) -> StoreConfig {
         .trim_start_matches('.');
     if let Ok(server) = std::env::var(POSTGRES) {
         let url = format!("{server} dbname='{name}'");
-        config.database = DatabaseConfig::Postgres { url };
+        config.database = DatabaseConfig::Postgres {
+            url,
+            tls: PostgresTls::default(),
+        };
     }
     if let Ok(endpoint) = std::env::var(S3) {
         config.objects = ObjectsConfig::S3 {

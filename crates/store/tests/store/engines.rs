@@ -39,7 +39,14 @@ fn versitygw(program: &Path) -> Server {
 /// Runs all other tests of this program over these servers.
 fn run_over(servers: &[&Server]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--skip", "engines::", "--skip", "model::"]);
+    command.args([
+        "--skip",
+        "engines::",
+        "--skip",
+        "encrypted::",
+        "--skip",
+        "model::",
+    ]);
     command.env(
         "XEBEC_STORE_KILLS",
         std::env::var("XEBEC_STORE_KILLS").unwrap_or("10".to_owned()),

@@ -13,6 +13,7 @@ mod blobs;
 mod collection;
 mod common;
 mod disagree;
+mod encrypted;
 mod engines;
 mod kill;
 mod listings;
