@@ -9,7 +9,9 @@
 //! * A process that is killed at any step leaves nothing half-visible, and nothing that a collection does not take.
 //! * A blob that was promised to a client, by an upload, a mount or [`Store::blob`], stays for half the grace time, whatever is
 //!   collected meanwhile; one that a manifest names stays until the manifest goes.
-//! * An upload takes three batches of 128 KiB of memory, whatever its size; a reader takes one piece of 128 KiB at a time.
+//! * An upload takes three batches of 128 KiB of memory, whatever its size; a reader takes one piece of 128 KiB at a time. An upload to
+//!   S3 takes a part more, which has 5 MiB, and more only beyond 5 GB; and all of them together take 80 MiB at most for parts that are on
+//!   their way ahead.
 //!
 //! # What this crate may use
 //!

@@ -165,7 +165,15 @@ impl Writer {
         }
     }
 
-    /// Makes all bytes durable. What this returns must be recorded if they are to be found again; `None`: nothing need be.
+    /// Waits for what is on its way to the store. [`Writer::unrecorded`] has to be asked after it.
+    pub(crate) async fn settled(self) -> io::Result<Self> {
+        Ok(match self {
+            Self::File(writer) => Self::File(writer),
+            Self::Parts(writer) => Self::Parts(writer.settled().await?),
+        })
+    }
+
+    /// Makes all bytes durable, of a writer that has settled and is recorded. What this returns must be recorded if they are to be found again; `None`: nothing need be.
     pub(crate) async fn sync(self) -> io::Result<(Self, Option<Vec<u8>>)> {
         Ok(match self {
             Self::File(writer) => (Self::File(writer.sync().await?), None),

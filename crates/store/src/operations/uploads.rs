@@ -173,9 +173,7 @@ impl Store {
         while let Some(batch) = received.recv().await {
             writer = writer.write(batch).await.map_err(failed)?;
             if let Some(progress) = writer.unrecorded() {
-                // Bytes in memory are not safe, and do not count.
-                let size = writer.recorded();
-                if !self.touch(&id, size, Some(progress)).await? {
+                if !self.touch_recorded(&id, &writer, progress).await? {
                     return Ok(None);
                 }
                 touched = Instant::now();
@@ -184,14 +182,18 @@ impl Store {
                 continue;
             }
             touched = Instant::now();
-            let (synced, progress) = writer.sync().await.map_err(failed)?;
+            let Some((synced, progress)) = self.sync(&id, writer, &failed).await? else {
+                return Ok(None);
+            };
             writer = synced;
             if !self.touch(&id, writer.size(), progress).await? {
                 return Ok(None);
             }
             held.note(writer.size());
         }
-        let (writer, progress) = writer.sync().await.map_err(failed)?;
+        let Some((writer, progress)) = self.sync(&id, writer, &failed).await? else {
+            return Ok(None);
+        };
         let size = writer.size();
         // Quotas count an upload by its record.
         let is_recorded = progress.is_none() && size == record.size;
@@ -200,6 +202,27 @@ impl Store {
         }
         held.leave(writer);
         Ok(Some(size))
+    }
+
+    /// Makes all that came durable; what this returns is to be noted. `None` if the upload is gone meanwhile.
+    async fn sync(
+        &self,
+        id: &UploadId,
+        writer: Writer,
+        failed: &(impl Fn(io::Error) -> StoreError + Sync),
+    ) -> Result<Option<(Writer, Option<Vec<u8>>)>> {
+        let mut writer = writer.settled().await.map_err(failed)?;
+        if let Some(progress) = writer.unrecorded()
+            && !self.touch_recorded(id, &writer, progress).await?
+        {
+            return Ok(None);
+        }
+        writer.sync().await.map(Some).map_err(failed)
+    }
+
+    /// Notes what a writer has in the store. Bytes in memory are not safe, and do not count.
+    async fn touch_recorded(&self, id: &UploadId, writer: &Writer, progress: Vec<u8>) -> Result<bool> {
+        self.touch(id, writer.recorded(), Some(progress)).await
     }
 
     async fn touch(&self, id: &UploadId, size: u64, progress: Option<Vec<u8>>) -> Result<bool> {

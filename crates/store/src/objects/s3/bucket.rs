@@ -12,16 +12,21 @@ use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt};
+use tokio::sync::Semaphore;
 
 use crate::config::ObjectsConfig;
 
 /// A store that says nothing for so long is away.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// So many parts of the first size are on their way in all uploads together, beside the one that each may wait for. Each is in memory.
+const PARTS_AHEAD: usize = 16;
 
 /// A bucket, and what stands before each key in it.
 #[derive(Clone)]
 pub(crate) struct Bucket {
     pub(super) client: Arc<AmazonS3>,
+    /// The room for parts that no upload waits for yet.
+    pub(super) ahead: Arc<Semaphore>,
     prefix: String,
 }
 
@@ -60,6 +65,7 @@ impl Bucket {
         }
         Ok(Self {
             client: Arc::new(builder.build().map_err(from_store)?),
+            ahead: Arc::new(Semaphore::new(PARTS_AHEAD)),
             prefix: prefix.clone(),
         })
     }

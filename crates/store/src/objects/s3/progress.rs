@@ -62,11 +62,11 @@ impl Progress {
         value.to_string().into_bytes()
     }
 
-    /// Where the tail is.
+    /// Where the tail is. What was stored before the multipart upload was begun stays where it is until the first part has it.
     pub(super) fn tail_path(&self, bucket: &Bucket, key: &str) -> Path {
-        match self.multipart {
-            Some(_) => bucket.path(&format!("{key}.tail")),
-            None => bucket.path(key),
+        match self.parts.is_empty() {
+            true => bucket.path(key),
+            false => beside(bucket, key),
         }
     }
 
@@ -75,12 +75,17 @@ impl Progress {
         let Some(multipart) = &self.multipart else {
             return Ok(());
         };
-        bucket.remove(&self.tail_path(bucket, key)).await?;
+        bucket.remove(&beside(bucket, key)).await?;
         match bucket.client.abort_multipart(&bucket.path(key), multipart).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(from_store(error)),
         }
     }
+}
+
+/// The object that has the tail after parts.
+pub(super) fn beside(bucket: &Bucket, key: &str) -> Path {
+    bucket.path(&format!("{key}.tail"))
 }
 
 /// Deletes an object, and with the progress of an unfinished one all that belongs to it.

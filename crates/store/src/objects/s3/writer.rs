@@ -1,17 +1,24 @@
-//! An object that is written in parts.
+//! An object that is written in parts, a few of them at the same time.
 
+use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::{ObjectStoreExt, PutPayload};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
 
 use super::bucket::{Bucket, from_store};
-use super::progress::Progress;
+use super::progress::{Progress, beside};
 use crate::digest::Hasher;
 
-/// The first parts have so many bytes: the least that S3 allows. A writer holds one part in memory.
+/// The first parts have so many bytes: the least that S3 allows. A writer holds one part in memory, and those that are on their way.
 const PART: usize = 5 << 20;
+/// So many parts of that size are on their way for one object at most, and fewer that are larger. One that is larger than all of these
+/// goes alone, while nothing is taken in.
+const MOST_ON_THEIR_WAY: usize = 4;
 /// After so many parts their size doubles, so that the largest blobs need fewer than the 10,000 that S3 allows.
 const PARTS_OF_A_SIZE: usize = 1000;
 
@@ -23,10 +30,30 @@ pub(crate) struct PartWriter {
     /// Has hashed the tail, too.
     hasher: Hasher,
     tail: BytesMut,
+    /// Parts that were begun and are not known to be stored, in order. They come after those in the progress, and before the tail.
+    sent: VecDeque<Sent>,
     /// How many bytes of the tail are in the store.
     stored: usize,
     /// The record does not say yet what it has to.
     is_unrecorded: bool,
+}
+
+/// A part on its way. Dropped, it is given up.
+struct Sent {
+    part: Bytes,
+    put: JoinHandle<io::Result<String>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.put.abort();
+    }
+}
+
+/// How much room a part takes, in parts of the first size.
+fn room_of(part: &Bytes) -> usize {
+    part.len().div_ceil(PART)
 }
 
 fn part_size(parts: usize) -> usize {
@@ -57,12 +84,14 @@ impl PartWriter {
             hasher,
             stored: tail.len(),
             tail,
+            sent: VecDeque::new(),
             is_unrecorded: false,
         })
     }
 
     pub(in crate::objects) fn size(&self) -> u64 {
-        self.progress.size + self.tail.len() as u64
+        let sent: usize = self.sent.iter().map(|sent| sent.part.len()).sum();
+        self.progress.size + (sent + self.tail.len()) as u64
     }
 
     pub(in crate::objects) fn recorded(&self) -> u64 {
@@ -79,8 +108,13 @@ impl PartWriter {
             self.hasher.update(&piece);
             self.tail.extend_from_slice(&piece);
         }
-        let size = part_size(self.progress.parts.len());
-        if self.tail.len() < size {
+        // What has been stored meanwhile is to be recorded.
+        while self.sent.front().is_some_and(|sent| sent.put.is_finished())
+            && let Some(first) = self.sent.pop_front()
+        {
+            self.settle(first).await?;
+        }
+        if self.tail.len() < self.next_size() {
             return Ok(self);
         }
         if self.progress.multipart.is_none() {
@@ -90,41 +124,110 @@ impl PartWriter {
                 .create_multipart(&self.bucket.path(&self.key))
                 .await;
             self.progress.multipart = Some(begun.map_err(from_store)?);
-            // The bytes that were stored as the object itself are written again as a part. Until then they count as never sent.
-            (self.progress.tail, self.stored) = (0, 0);
             self.is_unrecorded = true;
             return Ok(self);
         }
-        while self.tail.len() >= size {
-            let part = self.tail.split_to(size).freeze();
-            self.put_part(part).await?;
-        }
+        self.send_full().await?;
         Ok(self)
     }
 
-    async fn put_part(&mut self, part: Bytes) -> io::Result<()> {
-        let Some(multipart) = &self.progress.multipart else {
-            return Err(io::Error::other("no multipart upload was begun"));
-        };
-        let (path, number) = (self.bucket.path(&self.key), self.progress.parts.len());
-        let put = self
-            .bucket
-            .client
-            .put_part(&path, multipart, number, PutPayload::from(part.clone()));
-        let PartId { content_id } = put.await.map_err(from_store)?;
-        self.progress.hasher.update(&part);
-        self.progress.size += part.len() as u64;
-        self.progress.parts.push(content_id);
-        // What was stored of the tail is in the part.
-        (self.progress.tail, self.stored) = (0, 0);
-        self.is_unrecorded = true;
+    /// Sends what is enough for a part.
+    async fn send_full(&mut self) -> io::Result<()> {
+        while self.tail.len() >= self.next_size() {
+            let part = self.tail.split_to(self.next_size()).freeze();
+            // What was stored of the tail is in the part. The record goes on to lead there until it has the part.
+            self.stored = 0;
+            self.send(part).await?;
+        }
         Ok(())
     }
 
-    /// Stores what is in memory. The record has to say what this returns.
+    /// The size of the part that the tail becomes.
+    fn next_size(&self) -> usize {
+        part_size(self.progress.parts.len() + self.sent.len())
+    }
+
+    /// Sends a part. If there is room for it beside those on their way, this does not wait until it is stored.
+    async fn send(&mut self, part: Bytes) -> io::Result<()> {
+        let number = self.progress.parts.len() + self.sent.len();
+        loop {
+            if let Some(room) = self.room(&part) {
+                let put = tokio::spawn(self.put(part.clone(), number));
+                self.sent.push_back(Sent {
+                    part,
+                    put,
+                    _room: room,
+                });
+                return Ok(());
+            }
+            let Some(first) = self.sent.pop_front() else {
+                let content_id = self.put(part.clone(), number).await?;
+                self.stored_part(&part, content_id);
+                return Ok(());
+            };
+            self.settle(first).await?;
+        }
+    }
+
+    fn room(&self, part: &Bytes) -> Option<OwnedSemaphorePermit> {
+        let taken: usize = self.sent.iter().map(|sent| room_of(&sent.part)).sum();
+        let wanted = room_of(part);
+        let is_room = taken + wanted <= MOST_ON_THEIR_WAY;
+        let wanted = u32::try_from(wanted).ok().filter(|_| is_room)?;
+        Arc::clone(&self.bucket.ahead).try_acquire_many_owned(wanted).ok()
+    }
+
+    /// Stores a part, and returns what the store calls it.
+    fn put(&self, part: Bytes, number: usize) -> impl Future<Output = io::Result<String>> + Send + use<> {
+        let (client, path) = (Arc::clone(&self.bucket.client), self.bucket.path(&self.key));
+        let multipart = self.progress.multipart.clone();
+        async move {
+            let multipart = multipart.ok_or_else(|| io::Error::other("no multipart upload was begun"))?;
+            let put = client.put_part(&path, &multipart, number, PutPayload::from(part));
+            put.await.map(|part| part.content_id).map_err(from_store)
+        }
+    }
+
+    /// Waits until the first of the parts on their way is stored.
+    async fn settle(&mut self, mut first: Sent) -> io::Result<()> {
+        let content_id = (&mut first.put).await.map_err(io::Error::other)??;
+        self.stored_part(&first.part, content_id);
+        Ok(())
+    }
+
+    fn stored_part(&mut self, part: &Bytes, content_id: String) {
+        self.progress.hasher.update(part);
+        self.progress.size += part.len() as u64;
+        self.progress.parts.push(content_id);
+        self.progress.tail = 0;
+        self.is_unrecorded = true;
+    }
+
+    /// Waits until all parts are stored, of an object whose multipart upload is recorded if there is one. A tail that is larger than a
+    /// part would not be in the store for a while, when its first part is there and recorded.
+    ///
+    /// The record has to have these parts before [`PartWriter::sync`]: until then it leads to the tail that came after earlier ones.
+    pub(in crate::objects) async fn settled(mut self) -> io::Result<Self> {
+        if self.progress.multipart.is_some() {
+            self.send_full().await?;
+        }
+        self.settle_all().await?;
+        Ok(self)
+    }
+
+    async fn settle_all(&mut self) -> io::Result<()> {
+        while let Some(first) = self.sent.pop_front() {
+            self.settle(first).await?;
+        }
+        Ok(())
+    }
+
+    /// Stores what is in memory, when no part is on its way and the record has all. It has to say what this returns.
     pub(in crate::objects) async fn sync(mut self) -> io::Result<(Self, Vec<u8>)> {
+        if !self.sent.is_empty() || self.is_unrecorded {
+            return Err(io::Error::other("parts are not recorded"));
+        }
         self.store_tail().await?;
-        self.is_unrecorded = false;
         let progress = self.progress.to_bytes();
         Ok((self, progress))
     }
@@ -150,13 +253,13 @@ impl PartWriter {
             self.store_tail().await?;
             return Ok((size, self.hasher));
         };
-        let tail_path = self.progress.tail_path(&self.bucket, &self.key);
         if !self.tail.is_empty() {
             let tail = self.tail.split().freeze();
-            self.put_part(tail).await?;
+            self.send(tail).await?;
         }
+        self.settle_all().await?;
         // Before the object is whole: afterwards nothing says that there is a tail.
-        self.bucket.remove(&tail_path).await?;
+        self.bucket.remove(&beside(&self.bucket, &self.key)).await?;
         let parts = self.progress.parts.iter().map(|content_id| PartId {
             content_id: content_id.clone(),
         });
