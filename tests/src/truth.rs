@@ -10,7 +10,7 @@ use serde_json::Value;
 use xebec_testkit::odd::Unpacker;
 
 use crate::tree::{self, Difference, Tree};
-use crate::world::{World, run};
+use crate::world::{World, in_memory, run};
 
 /// A tree as an unpacker left it.
 pub(crate) struct Truth {
@@ -30,6 +30,7 @@ pub(crate) fn unpack(world: &World, layout: &Path, unpacker: Unpacker) -> Result
 
 /// Unpacks a layout's image and tells where its root now is.
 pub(crate) fn unpack_to(world: &World, layout: &Path, unpacker: Unpacker) -> Result<PathBuf> {
+    // ext4 searches long for inodes where many were just removed: for a third of the processors' time.
     let target = in_memory(&world.path("unpacked"))?.join(format!("{unpacker:?}"));
     let blobs = layer_blobs(layout)?;
     match unpacker {
@@ -64,18 +65,6 @@ pub(crate) fn unpack_to(world: &World, layout: &Path, unpacker: Unpacker) -> Res
             Ok(target)
         }
     }
-}
-
-/// Mounts a file system in memory, unless one is there. An unpacked image is read once, and ext4 searches long for inodes where many were
-/// just removed: for a third of the processors' time.
-fn in_memory(directory: &Path) -> Result<&Path> {
-    if !directory.exists() {
-        fs::create_dir(directory)?;
-        run(Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "mode=755", "unpacked"])
-            .arg(directory))?;
-    }
-    Ok(directory)
 }
 
 /// The files of a layout's layers, lowest first.

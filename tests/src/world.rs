@@ -32,7 +32,8 @@ impl World {
     /// Brings loopback up and starts a registry.
     pub(crate) fn new(directory: &Path) -> Result<Self> {
         run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
-        let storage = directory.join("registry/storage");
+        // What the registry keeps is in memory: it would wait for the disk at each of its many small files.
+        let storage = in_memory(&directory.join("registry"))?.join("storage");
         let (registry_process, registry) = start_registry(&directory.join("registry"), &storage, "")?;
         let binary = setting("XEBEC_BIN")?;
         Ok(Self {
@@ -253,6 +254,17 @@ fn start_registry(directory: &Path, storage: &Path, more: &str) -> Result<(Child
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Mounts a file system in memory, unless one is there: for what is written once, read once, and need not outlive the machine.
+pub(crate) fn in_memory(directory: &Path) -> Result<&Path> {
+    if !directory.exists() {
+        fs::create_dir(directory)?;
+        run(Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "mode=755", "xebec-e2e"])
+            .arg(directory))?;
+    }
+    Ok(directory)
 }
 
 /// Runs a command and asks for success; an error carries what it printed.
