@@ -403,6 +403,9 @@ fn what_the_format_cannot_hold_is_refused_by_name() {
         inode
     };
     assert!(matches!(refused(with("user.x", 65536)), ErofsError::Xattr { .. }));
+    let named = |length| with(&format!("user.{}", "n".repeat(length)), 1);
+    assert!(write(&flat(vec![(b"x".to_vec(), named(255))]), &[], &options()).is_ok());
+    assert!(matches!(refused(named(256)), ErofsError::Xattr { .. }));
     assert!(matches!(
         refused(with("system.nfs4_acl", 1)),
         ErofsError::Xattr { .. }

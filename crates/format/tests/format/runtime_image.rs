@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 use xebec_format::digest::Digest;
+use xebec_format::layer::limits::MAX_DATA;
 use xebec_format::runtime_image::limits::{
     MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SERVICES, MAX_WORD,
 };
@@ -281,6 +282,9 @@ fn sizes_that_lie_are_refused_by_name() {
         let error = with(PLAIN_SIZE, &lie.to_le_bytes());
         assert!(matches!(error, DecodeError::Decompress(_)), "{error}");
     }
+    let mut vast = small();
+    vast.layers[0].data_size = MAX_DATA + 4096;
+    is_limit(Recording::decode(&vast.encode()).unwrap_err(), MAX_DATA / 4096);
     let error = with(STORED_SIZE, &100_000u64.to_le_bytes());
     assert_eq!(error.to_string(), "the recording ends inside the numbers");
     let error = Recording::decode(&[&bytes[..], b"more"].concat()).unwrap_err();

@@ -69,10 +69,7 @@ impl Client {
                 }
             };
             failover.succeeded();
-            held += page
-                .iter()
-                .map(|name| size_of::<String>() + name.len())
-                .sum::<usize>();
+            held += page.iter().map(|name| memory(name)).sum::<usize>();
             if held > MAX_LIST {
                 return Err(too_long(target, &format!("{MAX_LIST} bytes")));
             }
@@ -98,10 +95,25 @@ impl Client {
     }
 }
 
+/// Bytes that a name takes in memory.
+fn memory(name: &str) -> usize {
+    size_of::<String>() + name.len()
+}
+
 fn too_long(target: Target, most: &str) -> ClientError {
     ClientError::Failed {
         target: Box::new(target),
         attempts: 1,
         cause: Fault::Protocol(format!("the list has more than {most}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn an_empty_name_takes_memory_too() {
+        let of = super::memory;
+        assert_eq!(of(""), size_of::<String>());
+        assert_eq!(of("team/app"), size_of::<String>() + 8);
     }
 }

@@ -149,6 +149,19 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_a_mebibyte_is_read_and_one_more_byte_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("auth.json");
+        let mut text = r#"{"auths": {"r.example": {"auth": "dTpw"}}}"#.to_owned();
+        text.push_str(&" ".repeat((1 << 20) - text.len()));
+        std::fs::write(&file, &text).unwrap();
+        assert_eq!(count_logins(&file).unwrap(), Some(1));
+        std::fs::write(&file, text + " ").unwrap();
+        let error = count_logins(&file).unwrap_err();
+        assert!(error.to_string().contains("more than a mebibyte"), "{error}");
+    }
+
+    #[test]
     fn which_file_has_a_login() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("auth.json");

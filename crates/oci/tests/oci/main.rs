@@ -8,6 +8,7 @@
 )]
 
 mod cncf_registry;
+mod connections;
 mod credential_providers;
 mod elsewhere;
 mod faults;
