@@ -97,6 +97,11 @@ impl RepositoryPattern {
 
     /// Whether the pattern covers the repository `name`. At most components times components of work, whatever the names.
     pub fn covers(&self, name: &str) -> bool {
+        // Most names are ruled out by what stands first: lists of repositories compare thousands of names with each rule.
+        let first = self.components.first().filter(|first| !first.contains('*'));
+        if first.is_some_and(|first| name.split('/').next() != Some(first.as_str())) {
+            return false;
+        }
         let parts: Vec<&str> = name.split('/').collect();
         // reached[i]: the pattern's components so far can stand for the first i parts.
         let mut reached = vec![false; parts.len() + 1];
