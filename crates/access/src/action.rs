@@ -14,7 +14,7 @@ pub enum Action {
     Push,
     /// Deletes any of them.
     Delete,
-    /// Lists all repositories; the repository is then empty.
+    /// Lists repositories, those that the caller may pull; the repository is then empty.
     Catalog,
     /// Sees what concerns the server as a whole; the repository is then empty.
     Administer,

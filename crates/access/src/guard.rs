@@ -20,13 +20,15 @@ use crate::jwks::{KeySource, KeysError, Location};
 use crate::login::{Logins, LoginsError, Verdict};
 use crate::oidc::Issuer;
 use crate::outgoing::{self, OutgoingError};
-use crate::own_tokens::{self, KeyError, OwnTokens};
+use crate::own_tokens::{self, OwnTokens};
+use crate::places::Places;
 use crate::realm;
 use crate::refusal::{Observer, Refusal};
 use crate::rights::Rights;
 use crate::scope::{self, Scope};
 use crate::settings::{AuthSettings, ChallengeSettings, KeysSettings};
 use crate::token::{self, Claims, Expected, TokenError, Unverified};
+use crate::token_key::{KeyError, TokenKey};
 
 /// When a client that cannot be recognized now shall come again, in seconds.
 const RETRY_AFTER: u64 = 5;
@@ -71,6 +73,8 @@ pub(super) struct Inner {
     rights: Rights,
     pub(super) logins: Option<Logins>,
     pub(super) own: Option<OwnTokens>,
+    /// None where nothing is hidden from anybody.
+    pub(super) places: Option<Places>,
     service: Option<Service>,
     issuers: Vec<Issuer>,
     /// Whether clients reach this server by TLS, as far as the server itself knows.
@@ -110,6 +114,7 @@ impl Guard {
             rights: Rights::open(),
             logins: None,
             own: None,
+            places: None,
             service: None,
             issuers: Vec::new(),
             tls: false,
@@ -125,17 +130,16 @@ impl Guard {
             return Err(GuardError::Settings(problem));
         }
         let logins = settings.htpasswd.as_deref().map(Logins::open).transpose()?;
+        let key: PathBuf = settings
+            .token
+            .key_file
+            .clone()
+            .unwrap_or_else(|| root.join("token-key.pem"));
+        let key = TokenKey::open(&key)?;
+        let places = Places::by(key.secret()).map_err(|_| KeyError::NoRandomness)?;
         // With the token service of somebody else, nobody is sent to the built-in endpoint; yet passwords may be used there.
-        let own = if logins.is_some() || !settings.oidc.is_empty() || settings.anonymous_pull {
-            let key: PathBuf = settings
-                .token
-                .key_file
-                .clone()
-                .unwrap_or_else(|| root.join("token-key.pem"));
-            Some(OwnTokens::open(&key)?)
-        } else {
-            None
-        };
+        let gives_tokens = logins.is_some() || !settings.oidc.is_empty() || settings.anonymous_pull;
+        let own = gives_tokens.then(|| OwnTokens::by(key));
         let service = settings
             .token_service
             .as_ref()
@@ -161,6 +165,7 @@ impl Guard {
             settings,
             logins,
             own,
+            places: Some(places),
             service,
             issuers,
             tls,
@@ -202,7 +207,7 @@ impl Guard {
             Ok(caller) => caller,
             Err(reason) => return Err(inner.unrecognized(parts, needs, reason)),
         };
-        if needs.is_empty() && !shown && inner.asks_for_a_login() {
+        if inner.depends_on_who_asks(needs) && !shown && inner.asks_for_a_login() {
             let challenge = inner.challenge(parts).header(needs, None);
             let detail = "log in, or ask for an anonymous token".to_owned();
             return Err(Refusal::Unauthorized { challenge, detail });
@@ -280,7 +285,7 @@ fn source(settings: &KeysSettings, issuer: &str) -> Result<Arc<KeySource>, Outgo
 
 impl Inner {
     /// What somebody may do with a repository, whatever their token says.
-    fn allowed_on(&self, repository: &str, identity: &Identity) -> Actions {
+    pub(super) fn allowed_on(&self, repository: &str, identity: &Identity) -> Actions {
         match identity.recognized {
             // The service decides what its tokens grant.
             Recognized::TokenService => Actions::ALL,

@@ -7,7 +7,7 @@
 //! * [`login`]: passwords of the htpasswd file ([`htpasswd`], [`password`]).
 //! * [`token`]: whether a token is sound, by the keys of its issuer ([`jwk`], [`jwks`]).
 //! * [`endpoint`]: the registry's own tokens, for users and for identities of others.
-//! * [`guard`]: all of this for one request.
+//! * [`guard`]: all of this for one request; `lists`: what lists of repositories show.
 //! * [`outgoing`]: requests that a registry itself makes, to issuers of tokens and to whom it tells what happened: no further than
 //!   the configuration says.
 
@@ -20,11 +20,13 @@ pub mod htpasswd;
 pub mod identity;
 pub mod jwk;
 pub mod jwks;
+mod lists;
 pub mod login;
 pub mod oidc;
 pub mod outgoing;
 mod own_tokens;
 pub mod password;
+mod places;
 pub mod public_key;
 mod realm;
 pub mod refusal;
@@ -33,6 +35,7 @@ pub mod scope;
 pub mod settings;
 mod spki;
 pub mod token;
+mod token_key;
 
 pub use action::{Action, Need};
 pub use guard::{Guard, GuardError, Peer};

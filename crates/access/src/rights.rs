@@ -79,13 +79,13 @@ pub struct Rule {
 #[derive(Debug, Clone, Default)]
 pub struct Rights {
     rules: Vec<(Specificity, Rule)>,
-    catalog: Vec<Who>,
+    catalog: Option<Vec<Who>>,
     administrators: Vec<Who>,
 }
 
 impl Rights {
-    /// The rights that these rules give.
-    pub fn new(rules: Vec<Rule>, catalog: Vec<Who>, administrators: Vec<Who>) -> Self {
+    /// The rights that these rules give. `catalog`: see [`Rights::may_list`].
+    pub fn new(rules: Vec<Rule>, catalog: Option<Vec<Who>>, administrators: Vec<Who>) -> Self {
         let ranked = rules
             .into_iter()
             .map(|rule| (rule.repositories.specificity(), rule));
@@ -98,7 +98,7 @@ impl Rights {
 
     /// Everything, for everybody: a registry without `[auth]`.
     pub fn open() -> Self {
-        Self::new(Vec::new(), Vec::new(), vec![Who::Anyone])
+        Self::new(Vec::new(), None, vec![Who::Anyone])
     }
 
     /// What the caller may do with a repository.
@@ -130,9 +130,14 @@ impl Rights {
         self.administers(&nobody) || self.rules.iter().any(reads)
     }
 
-    /// Whether the caller may list all repositories.
+    /// Whether the caller may ask for the list of repositories, of which they are shown what they may pull. Where nothing says who may,
+    /// everybody with a name may, and everybody else if there is anything that they may read.
     pub fn may_list(&self, identity: &Identity) -> bool {
-        self.administers(identity) || self.catalog.iter().any(|who| who.means(identity))
+        let is_meant = match &self.catalog {
+            Some(catalog) => catalog.iter().any(|who| who.means(identity)),
+            None => !identity.is_anonymous() || self.anybody_may_read(),
+        };
+        is_meant || self.administers(identity)
     }
 
     /// Whether the caller may do everything, and see what concerns the server as a whole.

@@ -38,9 +38,10 @@ pub struct AuthSettings {
     /// Who may do what.
     #[serde(rename = "rule")]
     pub rules: Vec<RuleSettings>,
-    /// Who may list all repositories. By default every user.
-    pub catalog: Vec<Who>,
-    /// Who may do everything.
+    /// Who may ask for the list of repositories, which shows them what they may pull. By default every user, and everybody else where
+    /// they may pull anything.
+    pub catalog: Option<Vec<Who>>,
+    /// Who may do everything, and so sees all repositories.
     pub administrators: Vec<Who>,
 }
 
@@ -57,7 +58,7 @@ impl Default for AuthSettings {
             oidc: Vec::new(),
             groups: BTreeMap::new(),
             rules: Vec::new(),
-            catalog: vec![Who::Authenticated],
+            catalog: None,
             administrators: Vec::new(),
         }
     }
@@ -285,7 +286,10 @@ impl AuthSettings {
             .flat_map(|grant| &grant.groups);
         let known: BTreeSet<&String> = self.groups.keys().chain(of_tokens).collect();
         let of_rules = self.rules.iter().flat_map(|rule| &rule.who);
-        for who in of_rules.chain(&self.catalog).chain(&self.administrators) {
+        for who in of_rules
+            .chain(self.catalog.iter().flatten())
+            .chain(&self.administrators)
+        {
             if let Who::Group(group) = who
                 && !known.contains(group)
             {

@@ -1,5 +1,6 @@
 //! What all requests share.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use xebec_access::Guard;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::quota::Quotas;
-use xebec_store::Store;
+use xebec_store::{RepositoryName, Store, StoreError};
 use xebec_upstream::Upstreams;
 
 use crate::events::{Event, Listener};
@@ -26,6 +27,8 @@ pub struct ApiSettings {
     pub sparse: bool,
     /// How long the addresses last by which clients read blobs from the object store; without it, they read them here.
     pub redirect: Option<Duration>,
+    /// How many names one page of repositories looks at. What the caller may not see takes time, too.
+    pub looked_at: usize,
 }
 
 impl Default for ApiSettings {
@@ -35,6 +38,7 @@ impl Default for ApiSettings {
             max_blob: 1 << 40,
             sparse: false,
             redirect: None,
+            looked_at: 20_000,
         }
     }
 }
@@ -88,6 +92,22 @@ impl Registry {
         for listener in &self.listeners {
             listener.happened(event);
         }
+    }
+
+    /// Where a list of repositories goes on after a name; see [`Guard::place_after`].
+    ///
+    /// # Errors
+    /// If the kernel gives no random bytes.
+    pub fn place_after(
+        &self,
+        name: &RepositoryName,
+        shows: impl Fn(&str) -> bool,
+    ) -> Result<String, StoreError> {
+        let place = self.guard.place_after(name.as_str(), shows(name.as_str()));
+        place.ok_or_else(|| StoreError::System {
+            doing: "make the link to the next page",
+            source: io::Error::other("the kernel gives no random bytes"),
+        })
     }
 
     /// From here on [`Registry::is_ending`], so that no more requests are sent here.

@@ -144,6 +144,15 @@ pub struct TagRecord {
     pub pulled: u64,
 }
 
+/// Repositories that were chosen from a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    /// Them, in order.
+    pub items: Vec<RepositoryName>,
+    /// After which name the list goes on, if it does. That need not be one of them.
+    pub next: Option<RepositoryName>,
+}
+
 /// A part of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {

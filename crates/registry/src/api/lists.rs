@@ -1,5 +1,6 @@
 //! `/v2/NAME/tags/list` and `/v2/_catalog`: tags and repositories, page by page.
 
+use hyper::StatusCode;
 use hyper::header::LINK;
 use serde::Serialize;
 use xebec_store::RepositoryName;
@@ -50,17 +51,32 @@ pub(crate) async fn tags(call: &Call<'_>, repository: &RepositoryName) -> Outcom
     ))
 }
 
-/// All repositories, in order.
+/// The repositories that the caller may pull, in order.
 pub(crate) async fn catalog(call: &Call<'_>) -> Outcome {
-    let paging = paging(call)?;
-    let page = call
-        .registry
+    let (registry, paging) = (call.registry, paging(call)?);
+    let shows = |name: &str| registry.guard.shows(&call.caller, name);
+    let after = paging.last.as_deref().map(|place| {
+        registry.guard.name_at(place).ok_or_else(|| {
+            let detail =
+                "\"last\" is no place in this list; follow the header Link, or begin again without it";
+            ApiError::new(Code::Unsupported, detail).with_status(StatusCode::BAD_REQUEST)
+        })
+    });
+    let after = after.transpose()?;
+    let chosen = registry
         .store
-        .repositories(paging.count, paging.last.as_deref())
+        .choose_repositories(
+            paging.count,
+            after.as_deref(),
+            registry.settings.looked_at,
+            |name| shows(name.as_str()),
+        )
         .await;
-    let page = page.map_err(|error| failure::of("listing repositories", &error))?;
-    let repositories: Vec<String> = page.items.iter().map(RepositoryName::to_string).collect();
-    let last = repositories.last().cloned().filter(|_| page.next);
+    let failed = |error| failure::of("listing repositories", &error);
+    let chosen = chosen.map_err(failed)?;
+    let last = chosen.next.map(|name| registry.place_after(&name, shows));
+    let last = last.transpose().map_err(failed)?;
+    let repositories = chosen.items.iter().map(RepositoryName::to_string).collect();
     let answer = reply::json(&Catalog { repositories });
     Ok(linked(answer, "/v2/_catalog", &paging, last))
 }

@@ -184,6 +184,7 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         max_blob: file.storage.max_blob.0,
         sparse: file.manifests.sparse,
         redirect: storage::redirect(&file.storage)?,
+        ..ApiSettings::default()
     };
     Ok(Config {
         store: storage::store(file.storage, api.max_manifest, environment)?,

@@ -16,7 +16,7 @@ pub struct Entry {
     pub at_ms: u64,
     /// `GET /v2/…`
     pub request: String,
-    /// The repository that it is about, by which it is decided who may see it.
+    /// The repository that it is about, by which it is decided who may see it. Without one, its path may still name any.
     pub repository: Option<String>,
     /// The answer's status.
     pub status: u16,

@@ -127,11 +127,7 @@ impl<'a> Asking<'a> {
     async fn content(&self, page: Page) -> Result<Content, StoreError> {
         let (store, who) = (&self.registry.store, &self.who);
         match page {
-            Page::Repositories { search, after } => {
-                let may_read = |name: &str| self.registry.guard.may(&self.caller, &pull(name));
-                let view = gather::repositories(store, &search, after.as_deref(), may_read).await?;
-                Ok(Content::html(html::repositories(who, &view)))
-            }
+            Page::Repositories { search, after } => self.repositories(&search, after.as_deref()).await,
             Page::Repository { name, search, after } => {
                 let name = match self.readable(&name).await {
                     Ok(name) => name,
@@ -164,6 +160,19 @@ impl<'a> Asking<'a> {
         }
     }
 
+    /// A link to a place that this registry does not know, an old one perhaps, leads to the first page.
+    async fn repositories(&self, search: &str, after: Option<&str>) -> Result<Content, StoreError> {
+        let (store, guard) = (&self.registry.store, &self.registry.guard);
+        let may_read = |name: &str| guard.may(&self.caller, &pull(name));
+        let after = after.and_then(|place| guard.name_at(place));
+        let look_at = self.registry.settings.looked_at;
+        let found = gather::repositories(store, search, after.as_deref(), look_at, may_read).await?;
+        let (mut view, next) = found;
+        let next = next.map(|name| self.registry.place_after(&name, may_read));
+        view.next = next.transpose()?;
+        Ok(Content::html(html::repositories(&self.who, &view)))
+    }
+
     fn place(&self, name: &RepositoryName) -> Place<'a> {
         let upstream = self.registry.upstreams.of(name);
         Place {
@@ -186,37 +195,44 @@ impl<'a> Asking<'a> {
         }
     }
 
+    /// What asks a browser for a name and a password, if its user has not logged in and can.
+    fn logs_in(&self) -> Option<Content> {
+        let challenge = self.registry.guard.challenge_for_browsers()?;
+        let detail = "log in with the name and the password of your account".to_owned();
+        let refusal = Refusal::Unauthorized { challenge, detail };
+        let is_known = self.who.name.is_some();
+        (!is_known).then(|| refused(self.registry, &self.who, refusal))
+    }
+
     /// Who has not logged in is asked to; who has sees what there is.
     fn login(&self) -> Content {
-        if self.who.name.is_none()
-            && let Some(challenge) = self.registry.guard.challenge_for_browsers()
-        {
-            let detail = "log in with the name and the password of your account".to_owned();
-            let refusal = Refusal::Unauthorized { challenge, detail };
-            return refused(self.registry, &self.who, refusal);
-        }
-        Content {
+        self.logs_in().unwrap_or_else(|| Content {
             status: StatusCode::SEE_OTHER,
             header: Some((LOCATION, "/".to_owned())),
             ..Content::html(String::new())
-        }
+        })
     }
 
-    /// Requests about repositories that the caller may pull from, and those about none for who may list all repositories.
+    /// Requests about repositories that the caller may pull from, for who may list them. Paths of other requests may name anything: they
+    /// are for administrators.
     async fn activity(&self) -> Content {
         let guard = &self.registry.guard;
-        let catalog = Need {
+        let need = |action| Need {
             repository: String::new(),
-            action: Action::Catalog,
+            action,
         };
-        if let Err(refusal) = guard.check(self.parts, &[catalog]).await {
+        if let Some(asking) = self.logs_in() {
+            return asking;
+        }
+        if let Err(refusal) = guard.check(self.parts, &[need(Action::Catalog)]).await {
             return refused(self.registry, &self.who, refusal);
         }
+        let administers = guard.may(&self.caller, &need(Action::Administer));
         let (mut errors, mut slow) = self.registry.activity.all();
         for list in [&mut errors, &mut slow] {
-            list.retain(|entry| {
-                let name = entry.repository.as_deref();
-                name.is_none_or(|name| guard.may(&self.caller, &pull(name)))
+            list.retain(|entry| match &entry.repository {
+                Some(name) => guard.may(&self.caller, &pull(name)),
+                None => administers,
             });
         }
         Content::html(html::activity(&self.who, &errors, &slow))

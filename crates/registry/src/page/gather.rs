@@ -13,11 +13,11 @@ use super::ROWS;
 use super::platform::platform;
 use super::view::{Image, Laziness, Part, Referrer, Repositories, Repository, RepositoryRow, TagRow};
 
-/// Names that are looked at in one step of a search.
+/// Tags that are looked at in one step of a search.
 const STEP: usize = 1000;
 /// Rows of a page that are gathered at the same time.
 const ROWS_AT_ONCE: usize = 8;
-/// Names that one page's search looks at.
+/// Tags that one page's search looks at.
 const LOOKED_AT: usize = 20_000;
 /// Images of an index that are looked at.
 const IMAGES: usize = 8;
@@ -33,7 +33,8 @@ pub struct Place<'a> {
     pub upstream: Option<&'a str>,
 }
 
-/// The repositories whose names contain `search` and that `may_read` lets through.
+/// The repositories after one whose names contain `search` and that `may_read` lets through, and after which name to look for more, which
+/// is for the caller to tell. Of all names, `look_at` are looked at.
 ///
 /// # Errors
 /// When the records cannot be read.
@@ -41,32 +42,20 @@ pub async fn repositories(
     store: &Store,
     search: &str,
     after: Option<&str>,
+    look_at: usize,
     may_read: impl Fn(&str) -> bool,
-) -> Result<Repositories> {
+) -> Result<(Repositories, Option<RepositoryName>)> {
     let wanted = search.to_lowercase();
+    let is_wanted = |name: &RepositoryName| name.as_str().contains(&wanted) && may_read(name.as_str());
+    let chosen = store.choose_repositories(ROWS, after, look_at, is_wanted).await?;
     let mut view = Repositories {
         search: search.to_owned(),
         ..Repositories::default()
     };
-    let mut last = after.map(str::to_owned);
-    for _ in 0..LOOKED_AT / STEP {
-        let page = store.repositories(STEP, last.as_deref()).await?;
-        for name in &page.items {
-            if view.rows.len() == ROWS {
-                view.next = view.rows.last().map(|row| row.name.clone());
-                return Ok(view);
-            }
-            if name.as_str().contains(&wanted) && may_read(name.as_str()) {
-                view.rows.push(row(store, name).await?);
-            }
-        }
-        last = page.items.last().map(ToString::to_string).or(last);
-        if !page.next {
-            return Ok(view);
-        }
+    for name in &chosen.items {
+        view.rows.push(row(store, name).await?);
     }
-    view.next = last;
-    Ok(view)
+    Ok((view, chosen.next))
 }
 
 async fn row(store: &Store, name: &RepositoryName) -> Result<RepositoryRow> {

@@ -12,7 +12,7 @@ pub enum Page {
     Repositories {
         /// Part of a name; empty for all.
         search: String,
-        /// Last name of the page before.
+        /// Last name of the page before, or a place that does not tell it.
         after: Option<String>,
     },
     /// `/repositories/NAME`: the tags of a repository.
@@ -71,6 +71,14 @@ impl Page {
                     },
                 })
             }
+        }
+    }
+
+    /// The repository that it is about, not checked.
+    pub fn repository(&self) -> Option<&str> {
+        match self {
+            Self::Repository { name, .. } | Self::Image { name, .. } => Some(name),
+            _ => None,
         }
     }
 }
@@ -153,6 +161,11 @@ mod tests {
                 after: Some("1.0".to_owned()),
             })
         );
+        for path in ["/repositories/team/app@sha256%3Aab", "/repositories/team/app"] {
+            let found = page(path, "");
+            assert_eq!(found.as_ref().and_then(Page::repository), Some("team/app"));
+        }
+        assert_eq!(Page::Activity.repository(), None);
         for path in [
             "/v2/",
             "/repositories",

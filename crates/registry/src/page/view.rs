@@ -41,7 +41,7 @@ pub struct Repositories {
     pub search: String,
     /// Their names and what is in them.
     pub rows: Vec<RepositoryRow>,
-    /// The last name, if more follow.
+    /// The last name or place, if more follow.
     pub next: Option<String>,
 }
 

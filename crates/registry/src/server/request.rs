@@ -27,6 +27,7 @@ use crate::api::{self, Answer, AnsweredTo, Kind, RequestId};
 use crate::body::{self, AnswerBody, RequestBody};
 use crate::error::{ApiError, Code};
 use crate::metrics::Held;
+use crate::page::Page;
 use crate::page::activity::Entry;
 use crate::route::Route;
 use crate::state::RETRY_AFTER as WAIT;
@@ -165,17 +166,27 @@ struct Record {
 }
 
 impl Record {
+    /// The repository that the request is about, by the name that it has here.
+    fn repository(&self) -> Option<String> {
+        let (path, query) = (self.parts.uri.path(), self.parts.uri.query());
+        let upstreams = &self.shared.registry.upstreams;
+        let here = upstreams.path(path, query.unwrap_or_default());
+        match Route::parse(here.as_deref().unwrap_or(path)) {
+            Ok(route) => route.repository().map(ToString::to_string),
+            Err(_) => Page::parse(path, query)?.repository().map(str::to_owned),
+        }
+    }
+
     /// Remembers what failed or took long until it was answered, for the page that shows it.
     fn remember(&self) {
         let is_failure = self.status >= 500;
         if self.kind == "status" || (!is_failure && self.after < SLOW) {
             return;
         }
-        let route = Route::parse(self.parts.uri.path()).ok();
         let entry = Entry {
             at_ms: milliseconds_since_1970(),
             request: format!("{} {}", self.parts.method, self.parts.uri.path()),
-            repository: route.and_then(|route| route.repository().map(ToString::to_string)),
+            repository: self.repository(),
             status: self.status,
             took_ms: self.after.as_millis().try_into().unwrap_or(u64::MAX),
             id: self.id.clone(),

@@ -8,6 +8,7 @@
 )]
 
 mod auth;
+mod catalogue;
 mod commands;
 mod connections;
 mod doctor;

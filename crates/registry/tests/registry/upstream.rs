@@ -460,6 +460,25 @@ async fn clients_may_take_the_registry_for_a_mirror() {
     }
     let other = registry.get("/v2/app/manifests/v1?ns=other.example").await;
     assert_eq!(other.status(), StatusCode::NOT_FOUND);
+
+    // Who may see that such a request failed is decided by the name that the repository has here.
+    upstream.set_down(true);
+    let paths = [
+        format!("/v2/app/manifests/v2?ns={host}"),
+        "/hub/v2/app/manifests/v2".to_owned(),
+    ];
+    for failed in join_all(paths.iter().map(|path| registry.get(path))).await {
+        bytes(failed, StatusCode::SERVICE_UNAVAILABLE).await;
+    }
+    let entries = || registry.registry.activity.all().0;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while entries().len() < 2 {
+        assert!(Instant::now() < deadline, "{:?}", entries());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for entry in entries() {
+        assert_eq!(entry.repository.as_deref(), Some("hub/app"), "{entry:?}");
+    }
 }
 
 /// Xebec sends it in lower case, and containerd as the user wrote it.

@@ -2,10 +2,13 @@
 
 use crate::digest::Digest;
 use crate::error::Result;
-use crate::model::{Page, TagRecord, Usage};
+use crate::model::{Chosen, Page, TagRecord, Usage};
 use crate::name::{RepositoryName, Tag};
 use crate::records::{repositories, tags};
 use crate::store::Store;
+
+/// Names that are read at once where not all of them are wanted.
+const STEP: usize = 1000;
 
 impl Store {
     /// A tag, and the digest of the manifest that it names.
@@ -90,6 +93,46 @@ impl Store {
             })
             .await?;
         Ok(Page::cut(found, n))
+    }
+
+    /// Of the repositories after one, the first `n` that `is_wanted` lets through. So that a list of which little is wanted costs no more
+    /// than others, only `look_at` names are looked at, but one at least: there may be fewer than `n` then, or none, though more follow.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn choose_repositories(
+        &self,
+        n: usize,
+        after: Option<&str>,
+        look_at: usize,
+        is_wanted: impl Fn(&RepositoryName) -> bool,
+    ) -> Result<Chosen> {
+        let mut chosen = Chosen::default();
+        let mut left = look_at.max(1);
+        // Where all are wanted, one more than `n` says whether there is another page.
+        let mut step = n.saturating_add(1);
+        let mut last: Option<RepositoryName> = None;
+        while n > 0 && left > 0 {
+            let from = last.as_ref().map(RepositoryName::as_str).or(after);
+            let page = self.repositories(step.min(left), from).await?;
+            left -= page.items.len();
+            step = STEP;
+            for name in page.items {
+                if is_wanted(&name) {
+                    if chosen.items.len() == n {
+                        chosen.next = chosen.items.last().cloned();
+                        return Ok(chosen);
+                    }
+                    chosen.items.push(name.clone());
+                }
+                last = Some(name);
+            }
+            if !page.next {
+                return Ok(chosen);
+            }
+        }
+        chosen.next = last;
+        Ok(chosen)
     }
 
     /// What the repository of that name and those below it take up; all, if `prefix` is empty.

@@ -56,6 +56,50 @@ async fn repositories_with_content_come_in_pages() {
 }
 
 #[tokio::test]
+async fn repositories_are_chosen_and_no_more_than_some_are_looked_at() {
+    for test in engines(|_| ()).await {
+        let store = &test.store;
+        for repository in ["a", "b1", "b2", "b3", "c", "d"] {
+            let manifest = manifest("one", Vec::new());
+            let put = store.put_manifest(&name(repository), &manifest, &[]).await;
+            put.unwrap();
+        }
+        let choose = async |n, after, look_at, wanted: &str| {
+            let is_wanted = |name: &RepositoryName| name.as_str().contains(|c| wanted.contains(c));
+            let chosen = store
+                .choose_repositories(n, after, look_at, is_wanted)
+                .await
+                .unwrap();
+            let texts: Vec<String> = chosen.items.iter().map(ToString::to_string).collect();
+            (texts.join(" "), chosen.next.map(|name| name.to_string()))
+        };
+        for (n, after, look_at, wanted, found, next) in [
+            (9, None, 100, "ad", "a d", None),
+            (1, None, 100, "ad", "a", Some("a")),
+            // What is not wanted makes no further page.
+            (1, None, 100, "a", "a", None),
+            (1, Some("a"), 100, "ad", "d", None),
+            // Then it is not known, and names that were looked at are not looked at again.
+            (1, None, 3, "ad", "a", Some("b2")),
+            (9, None, 3, "d", "", Some("b2")),
+            (9, Some("b2"), 3, "d", "d", None),
+            (9, Some("b2"), 2, "d", "", Some("c")),
+            (9, Some("d"), 3, "d", "", None),
+            (0, None, 100, "ad", "", None),
+            (9, None, 0, "d", "", Some("a")),
+        ] {
+            let chosen = choose(n, after, look_at, wanted).await;
+            let expected = (found.to_owned(), next.map(str::to_owned));
+            assert_eq!(
+                chosen, expected,
+                "{n} {after:?} {look_at} {wanted:?} {}",
+                test.engine
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn referrers_are_filtered_and_paged() {
     for test in engines(|_| ()).await {
         let (store, a) = (&test.store, name("a"));

@@ -329,6 +329,10 @@ async fn tokens_of_a_token_service_grant_what_they_say() {
         answer(&guard, Some(&catalog), &[need("", Action::Catalog)]).await,
         "200 token:anna"
     );
+    let caller = guard
+        .check(&request(Some(&catalog)), &[need("", Action::Catalog)])
+        .await;
+    assert!(guard.shows(&caller.unwrap(), "any/thing"));
     // To take over a blob from another repository needs a right there.
     let parts = request(Some(&pushing));
     let caller = guard

@@ -29,7 +29,7 @@ fn rule(pattern: &str, who: &[&str], actions: Actions) -> Rule {
 fn rights(rules: Vec<Rule>) -> Rights {
     Rights::new(
         rules,
-        vec![Who::Authenticated],
+        Some(vec![Who::Authenticated]),
         vec![Who::Group("operators".to_owned())],
     )
 }
@@ -87,6 +87,28 @@ fn without_rules_users_may_do_everything_and_others_what_is_said() {
     assert_eq!(open.rights().on("a", &user("x", &[])), Actions::ALL);
     assert_eq!(open.rights().on("a", &Identity::anonymous()), Actions::PULL);
     assert_eq!(Rights::open().on("a", &Identity::anonymous()), Actions::ALL);
+}
+
+/// As the page for people is open to everybody where there is anything for them to see.
+#[test]
+fn who_may_read_anything_may_list_unless_it_is_said_who_may() {
+    let may_list = |text: &str| {
+        let settings: AuthSettings = toml::from_str(text).unwrap();
+        let rights = settings.rights();
+        let olga = user("olga", &["operators"]);
+        [Identity::anonymous(), user("x", &[]), olga].map(|who| rights.may_list(&who))
+    };
+    let somebody = "[[rule]]\nrepositories = 'a'\nwho = ['user:x']\nactions = ['pull']\n";
+    let anyone = "[[rule]]\nrepositories = 'a'\nwho = ['anyone']\nactions = ['pull']\n";
+    let said = |who: &str| format!("catalog = ['{who}']\n{anyone}");
+    assert_eq!(may_list("htpasswd = '/x'"), [false, true, true]);
+    assert_eq!(may_list("anonymous_pull = true"), [true; 3]);
+    assert_eq!(may_list(somebody), [false, true, true]);
+    assert_eq!(may_list(anyone), [true; 3]);
+    assert_eq!(may_list(&said("authenticated")), [false, true, true]);
+    assert_eq!(may_list(&said("group:operators")), [false, false, true]);
+    let nobody = format!("catalog = []\nadministrators = ['user:x']\n{anyone}");
+    assert_eq!(may_list(&nobody), [false, true, false]);
 }
 
 #[test]
