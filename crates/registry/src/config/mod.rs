@@ -26,6 +26,7 @@ use xebec_access::settings::AuthSettings;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::mode::Mode;
 use xebec_policy::quota::Quota;
+use xebec_policy::rate::Rate;
 use xebec_policy::retention::RetentionRule;
 use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
@@ -171,6 +172,7 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
             connections: limits.connections,
             connections_per_client: limits.connections_per_client,
             requests_per_client: limits.requests_per_client,
+            rate: Rate::new(limits.requests_per_second, limits.requests_burst),
             header_size: usize::try_from(limits.header_size.0).unwrap_or(usize::MAX),
             header_time: limits.header_time.0,
             idle: limits.idle.0,
@@ -363,6 +365,17 @@ mod tests {
         }
         assert_eq!(redirect(bucket), None);
         assert_eq!(redirect("[storage]\nredirect = \"0s\""), None);
+    }
+
+    #[test]
+    fn requests_a_second_have_no_limit_unless_one_is_given() {
+        let rate = |text: &str| parse(text).unwrap().server.limits.rate;
+        assert_eq!(rate("[limits]\nrequests_burst = 5"), None);
+        assert_eq!(rate("[limits]\nrequests_per_second = 5"), Rate::new(5, 50));
+        assert_eq!(
+            rate("[limits]\nrequests_per_second = 5\nrequests_burst = 9"),
+            Rate::new(5, 9)
+        );
     }
 
     #[test]

@@ -81,7 +81,8 @@ pub(crate) fn origin(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> 
     address
 }
 
-fn key(address: IpAddr) -> IpAddr {
+/// The client that an address belongs to.
+pub(super) fn key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let network = u128::from(address) >> 64 << 64;

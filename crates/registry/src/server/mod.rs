@@ -13,12 +13,13 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use xebec_policy::rate::Buckets;
 
 pub use clients::{Network, NetworkError};
 pub use settings::{Limits, ServerSettings};
@@ -77,7 +78,9 @@ impl Server {
         Ok(Self {
             shared: Arc::new(Shared {
                 registry,
+                rate: settings.limits.rate.map(Buckets::new),
                 settings,
+                begun: Instant::now(),
                 requests: Arc::default(),
                 connections: Arc::default(),
             }),

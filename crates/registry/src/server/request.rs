@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,16 +56,12 @@ pub(super) async fn serve(
     parts.extensions.insert(RequestId(id.clone()));
     let mut body = RequestBody::new(incoming, shared.settings.limits.idle);
     let span = tracing::info_span!("request", id = %id);
-    let admitted = shared
-        .requests
-        .admit(origin, shared.settings.limits.requests_per_client);
-    let mut answer = match &admitted {
-        Some(_) => {
-            answered(&shared, &parts, &mut body)
-                .instrument(span.clone())
-                .await
+    let (mut answer, admitted) = match admit(&shared, &parts, origin) {
+        Ok(admitted) => {
+            let answer = answered(&shared, &parts, &mut body).instrument(span.clone());
+            (answer.await, Some(admitted))
         }
-        None => too_many(&shared),
+        Err(refusal) => (api::refusal(&refusal), None),
     };
     if let Ok(value) = HeaderValue::from_str(&id) {
         answer.headers_mut().insert(REQUEST_ID, value);
@@ -110,14 +106,31 @@ async fn answered(shared: &Shared, parts: &Parts, body: &mut RequestBody) -> Ans
     }
 }
 
-fn too_many(shared: &Shared) -> Answer {
-    shared.registry.metrics.refused("requests_of_one_client");
-    let detail = format!(
-        "this client has {} requests under way, the most that it may have; try again when some are done",
-        shared.settings.limits.requests_per_client
-    );
-    let error = ApiError::new(Code::TooManyRequests, detail);
-    api::refusal(&error.with_header(RETRY_AFTER, WAIT.as_secs().to_string()))
+/// Lets a request in, unless its client sends them too fast or has too many under way. Whoever watches is not counted.
+fn admit(shared: &Shared, parts: &Parts, origin: IpAddr) -> Result<Admitted, ApiError> {
+    let (limits, metrics) = (&shared.settings.limits, &shared.registry.metrics);
+    if let Some(rate) = &shared.rate
+        && !Route::parse(parts.uri.path()).is_ok_and(|route| route.kind() == "status")
+        && let Err(wait) = rate.take(clients::key(origin), shared.begun.elapsed())
+    {
+        metrics.refused("rate_of_one_client");
+        let wait = wait.as_secs() + 1;
+        let detail = format!(
+            "this client sends requests faster than it may; try again in {wait} s, and send fewer in a second, \
+             or have whoever administers the registry raise the limit ([limits] requests_per_second)"
+        );
+        let error = ApiError::new(Code::TooManyRequests, detail);
+        return Err(error.with_header(RETRY_AFTER, wait.to_string()));
+    }
+    let admitted = shared.requests.admit(origin, limits.requests_per_client);
+    admitted.ok_or_else(|| {
+        metrics.refused("requests_of_one_client");
+        let detail = format!(
+            "this client has {} requests under way, the most that it may have; try again when some are done",
+            limits.requests_per_client
+        );
+        ApiError::new(Code::TooManyRequests, detail).with_header(RETRY_AFTER, WAIT.as_secs().to_string())
+    })
 }
 
 /// What the client still sends is read and forgotten, so that it sees the answer. One that waits to be told to go on is not.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use xebec_policy::rate::Rate;
+
 use super::clients::Network;
 use super::tls::TlsSettings;
 
@@ -41,6 +43,8 @@ pub struct Limits {
     pub connections_per_client: usize,
     /// Requests of one client.
     pub requests_per_client: usize,
+    /// How fast one client's requests may come; none for no limit.
+    pub rate: Option<Rate>,
     /// Bytes of a request's head.
     pub header_size: usize,
     /// Time for a request's head, and for the handshake of TLS.
@@ -57,6 +61,7 @@ impl Default for Limits {
             connections: 8192,
             connections_per_client: 1024,
             requests_per_client: 512,
+            rate: None,
             header_size: 64 << 10,
             header_time: Duration::from_secs(20),
             idle: Duration::from_secs(60),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{Client, Method, StatusCode, Version};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use xebec_policy::rate::Rate;
 use xebec_registry::server::TlsSettings;
 
 use crate::running::{Running, code};
@@ -113,6 +114,64 @@ async fn health_readiness_and_metrics_are_told() {
         StatusCode::SERVICE_UNAVAILABLE
     );
     assert_eq!(registry.get("/healthz").await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_client_that_is_too_fast_waits_and_no_other_does() {
+    let registry = Running::with(
+        |server| {
+            server.limits.rate = Rate::new(1, 3);
+            server.proxies = vec!["127.0.0.1".parse().unwrap()];
+        },
+        |_| {},
+    )
+    .await;
+    let ask = |path: &str, client: &str| {
+        let request = registry.request(Method::GET, path);
+        request.header("x-forwarded-for", client).send()
+    };
+    let mut passed = 0;
+    let refused = loop {
+        let answer = ask("/v2/", "192.0.2.1").await.unwrap();
+        match answer.status() {
+            StatusCode::OK => passed += 1,
+            _ => break answer,
+        }
+        assert!(passed < 1000, "nothing is ever too fast");
+    };
+    assert!(passed >= 3, "{passed}");
+    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+    let wait = refused.headers()["retry-after"].to_str().unwrap().to_owned();
+    let text = refused.text().await.unwrap();
+    assert!(
+        text.contains("TOOMANYREQUESTS") && text.contains("requests_per_second"),
+        "{text}"
+    );
+    for (path, client) in [
+        ("/v2/", "192.0.2.2"),
+        ("/healthz", "192.0.2.1"),
+        ("/readyz", "192.0.2.1"),
+        ("/metrics", "192.0.2.1"),
+    ] {
+        let answer = ask(path, client).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{path} for {client}");
+    }
+    let figures = ask("/metrics", "192.0.2.1").await.unwrap().text().await.unwrap();
+    let line = "xebec_registry_refused_total{reason=\"rate_of_one_client\"} 1";
+    assert!(figures.contains(line), "{figures}");
+    tokio::time::sleep(Duration::from_secs(wait.parse().unwrap())).await;
+    let answer = ask("/v2/", "192.0.2.1").await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+
+    // One host may take any address of its network of IPv6.
+    let mut addresses = (1..1000).map(|number| format!("2001:db8::{number:x}"));
+    let passes = async |address: String| ask("/v2/", &address).await.unwrap().status() == StatusCode::OK;
+    let mut is_refused = false;
+    while let Some(address) = addresses.next().filter(|_| !is_refused) {
+        is_refused = !passes(address).await;
+    }
+    assert!(is_refused);
+    assert!(passes("2001:db8:0:1::1".to_owned()).await);
 }
 
 #[tokio::test]
