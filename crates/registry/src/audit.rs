@@ -1,5 +1,5 @@
-//! What was done by whom: a line of JSON for each thing that happened, and for each request that was refused to somebody who showed
-//! who they are.
+//! What was done by whom: a line of JSON for each thing that happened, for each that the registry itself deleted by a rule, and for each
+//! request that was refused to somebody who showed who they are.
 //!
 //! Lines go to a file or to standard error. A request never waits for them: they pass through a bounded queue to a thread that
 //! writes. If the disk is slower than the requests for so long that the queue is full, lines are lost, and the next line that is
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hyper::header::{AUTHORIZATION, USER_AGENT};
@@ -23,6 +24,7 @@ use xebec_access::{Need, Observer, Peer, Refusal};
 use xebec_kernel::clock;
 
 use crate::events::{Event, EventKind, Listener};
+use crate::upkeep::gone::{Gone, Thing};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 8 * 1024;
@@ -79,6 +81,7 @@ pub struct Audit {
     lines: SyncSender<String>,
     pulls: Pulls,
     lost: Arc<AtomicU64>,
+    thread: JoinHandle<()>,
 }
 
 impl Audit {
@@ -105,17 +108,25 @@ impl Audit {
             failing: false,
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
-        thread
-            .spawn(move || writer.run(&queue))
-            .map_err(|cause| AuditError {
-                path: settings.file.clone().unwrap_or_default(),
-                cause,
-            })?;
+        let thread = thread.spawn(move || writer.run(&queue));
         Ok(Arc::new(Self {
             lines,
             pulls: settings.pulls,
             lost,
+            thread: thread.map_err(|cause| AuditError {
+                path: settings.file.clone().unwrap_or_default(),
+                cause,
+            })?,
         }))
+    }
+
+    /// Waits until all lines are written, for a process that is about to end. Whoever has it, too, may still write.
+    pub fn finish(self: Arc<Self>) {
+        if let Some(audit) = Arc::into_inner(self) {
+            drop(audit.lines);
+            // A thread that panicked has said so.
+            let _ = audit.thread.join();
+        }
     }
 
     /// How many lines were lost so far and are not yet reported.
@@ -141,6 +152,10 @@ impl Listener for Audit {
         if wanted {
             self.write(of_event(event));
         }
+    }
+
+    fn let_go(&self, gone: &Gone) {
+        self.write(of_gone(gone));
     }
 }
 
@@ -203,6 +218,28 @@ fn of_event(event: &Event) -> Map<String, Value> {
         "host": text(&event.origin.host),
         "user_agent": text(&event.origin.user_agent),
         "request_id": text(&event.origin.request_id),
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn of_gone(gone: &Gone) -> Map<String, Value> {
+    let (event, tags, manifests) = match &gone.what {
+        Thing::Tag(tag) => ("delete-tag", std::slice::from_ref(tag), None),
+        Thing::Manifest => ("delete-manifest", Default::default(), None),
+        Thing::Copy { tags, manifests } => ("delete-copy", tags.as_slice(), Some(*manifests)),
+    };
+    let fields = json!({
+        "time": time(SystemTime::now()),
+        "event": event,
+        "outcome": "done",
+        "repository": text(&gone.repository),
+        "digest": text(&gone.digest),
+        "tags": tags.iter().take(MAX_TAGS).map(|tag| text(tag)).collect::<Vec<_>>(),
+        "manifests": manifests,
+        "rule": text(&gone.why),
     });
     match fields {
         Value::Object(fields) => fields,

@@ -4,7 +4,9 @@
 
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_kernel::size;
+use xebec_registry::audit::Audit;
 use xebec_registry::config::LogFormat;
+use xebec_registry::events::Listener as _;
 use xebec_registry::upkeep::{Gone, Thing, Upkeep};
 use xebec_store::{CollectOptions, Collected, Store};
 
@@ -17,11 +19,22 @@ pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
     logging::start(verbose, LogFormat::Text);
     crate::runtime()?.block_on(async {
         let store = Store::open(&config.store).await?;
-        let mut report_gone = |gone: &Gone| say(gone, args.dry_run);
+        let audit = config.audit.as_ref().filter(|_| !args.dry_run);
+        let audit = audit.map(Audit::open).transpose()?;
+        let mut report_gone = |gone: &Gone| {
+            say(gone, args.dry_run);
+            if let Some(audit) = &audit {
+                audit.let_go(gone);
+            }
+        };
         let upkeep = Upkeep::new(&store, &config);
-        upkeep
+        let tidied = upkeep
             .run(args.dry_run, milliseconds_since_1970(), &mut report_gone)
-            .await?;
+            .await;
+        if let Some(audit) = audit {
+            audit.finish();
+        }
+        tidied?;
         let options = CollectOptions {
             dry_run: args.dry_run,
         };

@@ -6,6 +6,8 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
+use crate::upkeep::gone::Gone;
+
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
@@ -71,4 +73,7 @@ pub struct Event {
 pub trait Listener: Send + Sync {
     /// Takes note of an event, at once.
     fn happened(&self, event: &Event);
+
+    /// Takes note of what the registry itself has deleted by a rule, at once.
+    fn let_go(&self, _gone: &Gone) {}
 }

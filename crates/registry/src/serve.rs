@@ -172,6 +172,9 @@ async fn tidy(registry: &Registry, upkeep: &Upkeep) {
     let mut report = |gone: &Gone| {
         let (repository, digest, why) = (&gone.repository, &gone.digest, &gone.why);
         tracing::info!(repository, digest, what = ?gone.what, "deleted: {why}");
+        for listener in &registry.listeners {
+            listener.let_go(gone);
+        }
     };
     let tidied = match registry.store.write_pulls().await {
         Ok(()) => upkeep.run(false, milliseconds_since_1970(), &mut report).await,

@@ -5,6 +5,7 @@
 //! decision and the deletion stays: the store compares once more, in the transaction that deletes.
 
 mod evict;
+pub mod gone;
 mod retain;
 
 use xebec_policy::immutability::Immutability;
@@ -13,6 +14,8 @@ use xebec_store::{Holding, RepositoryName, Store, StoreError, TagRecord};
 use xebec_upstream::UpstreamSettings;
 
 use crate::config::Config;
+
+pub use gone::{Gone, Thing};
 
 /// So many records are looked up at once.
 const STEP: usize = 500;
@@ -23,35 +26,6 @@ pub struct Upkeep {
     retention: Vec<RetentionRule>,
     immutability: Immutability,
     upstreams: Vec<UpstreamSettings>,
-}
-
-/// What goes, or would go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gone {
-    /// Where.
-    pub repository: String,
-    /// What.
-    pub what: Thing,
-    /// The manifest that the tag names, or the first of those that go.
-    pub digest: String,
-    /// Why, for people.
-    pub why: String,
-}
-
-/// What goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thing {
-    /// A tag.
-    Tag(String),
-    /// A manifest without a tag.
-    Manifest,
-    /// An upstream's image, with these tags.
-    Copy {
-        /// The tags.
-        tags: Vec<String>,
-        /// How many manifests it has.
-        manifests: usize,
-    },
 }
 
 /// How much went, or would go.

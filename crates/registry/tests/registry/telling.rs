@@ -8,6 +8,7 @@ use serde_json::Value;
 use xebec_access::{Action, Need, Observer, Peer, Refusal};
 use xebec_registry::audit::{Audit, AuditSettings, MAX_LINE, Pulls};
 use xebec_registry::events::{Event, EventKind, Listener, Origin};
+use xebec_registry::upkeep::{Gone, Thing};
 use xebec_registry::webhooks::{WebhookSettings, Webhooks, signature};
 
 use crate::auth::server::{Server, ok};
@@ -150,6 +151,34 @@ fn the_log_may_be_moved_away() {
     audit.happened(&event(EventKind::PushBlob));
     eventually(|| lines(&path).len() == 2);
     assert_eq!(lines(&path)[1]["lines"], 1);
+}
+
+#[test]
+fn what_the_registry_lets_go_is_a_line_with_the_rule() {
+    let directory = tempfile::tempdir().unwrap();
+    let (audit, path) = audit(&directory, Pulls::None);
+    let tags: Vec<String> = (0..12).map(|number| format!("v{number}")).collect();
+    for what in [
+        Thing::Tag("ci-1".to_owned()),
+        Thing::Manifest,
+        Thing::Copy { tags, manifests: 3 },
+    ] {
+        audit.let_go(&Gone {
+            repository: "team/app".to_owned(),
+            what,
+            digest: "sha256:1".to_owned(),
+            why: "[[retention]] 1".to_owned(),
+        });
+    }
+    audit.finish();
+    let lines = lines(&path);
+    let of = |name: &str| lines.iter().map(|line| line[name].clone()).collect::<Vec<_>>();
+    assert_eq!(of("event"), ["delete-tag", "delete-manifest", "delete-copy"]);
+    assert_eq!(of("rule"), ["[[retention]] 1"; 3]);
+    assert_eq!(of("digest"), ["sha256:1"; 3]);
+    assert_eq!(of("manifests"), [Value::Null, Value::Null, 3.into()]);
+    let tags = of("tags").into_iter().map(|tags| tags.as_array().unwrap().len());
+    assert_eq!(tags.collect::<Vec<_>>(), [1, 0, 10]);
 }
 
 #[test]

@@ -347,8 +347,10 @@ async fn gc_says_which_tags_would_go_and_by_which_rule() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("r.toml");
     let root = registry.registry.store.config().root.clone();
-    let text =
-        format!("[storage]\nroot = {root:?}\n[[retention]]\nrepositories = \"team/**\"\nkeep_newest = 1");
+    let log = directory.path().join("audit.log");
+    let text = format!(
+        "[storage]\nroot = {root:?}\n[audit]\nfile = {log:?}\n[[retention]]\nrepositories = \"team/**\"\nkeep_newest = 1"
+    );
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
     let (said, code) = commands::run(&["gc", "--dry-run", "--config", file]).await;
@@ -358,6 +360,7 @@ async fn gc_says_which_tags_would_go_and_by_which_rule() {
         said.contains("would go: [[retention]] 1 covers it, and no rule keeps it"),
         "{said}"
     );
+    assert!(!log.exists(), "nothing was done");
     assert_eq!(
         status(&registry, "/v2/team/app/manifests/ci-1").await,
         StatusCode::OK
@@ -365,6 +368,13 @@ async fn gc_says_which_tags_would_go_and_by_which_rule() {
     let (said, code) = commands::run(&["gc", "--config", file]).await;
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("is gone: [[retention]] 1"), "{said}");
+    let line: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&log).unwrap()).unwrap();
+    assert_eq!(
+        (&line["event"], &line["repository"], &line["tags"][0]),
+        (&"delete-tag".into(), &"team/app".into(), &"ci-1".into())
+    );
+    assert_eq!(line["rule"], "[[retention]] 1 covers it, and no rule keeps it");
+    assert_eq!((line.get("user"), line.get("manifests")), (None, None));
     assert_eq!(
         status(&registry, "/v2/team/app/manifests/ci-1").await,
         StatusCode::NOT_FOUND
@@ -372,5 +382,48 @@ async fn gc_says_which_tags_would_go_and_by_which_rule() {
     assert_eq!(
         status(&registry, "/v2/team/app/manifests/ci-2").await,
         StatusCode::OK
+    );
+}
+
+/// A process that ends with this.
+struct Serving(std::process::Child);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_registry_that_serves_lets_go_is_written_down() {
+    let registry = Running::start().await;
+    for tag in ["ci-1", "ci-2"] {
+        registry.push_image("team/app", tag, tag.as_bytes()).await;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (file, log) = (
+        directory.path().join("r.toml"),
+        directory.path().join("audit.log"),
+    );
+    let root = registry.registry.store.config().root.clone();
+    let text = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[storage]\nroot = {root:?}\n[collection]\nevery = \"1s\"\n[audit]\nfile = {log:?}\n\
+         [[retention]]\nrepositories = \"team/**\"\nkeep_newest = 1"
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut serve = commands::program(&["serve", "--config", file.to_str().unwrap()]);
+    let _serving = Serving(serve.stderr(std::process::Stdio::null()).spawn().unwrap());
+    let read = || std::fs::read_to_string(&log).unwrap_or_default();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !read().ends_with('\n') {
+        assert!(std::time::Instant::now() < deadline, "nothing is written");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let line: serde_json::Value = serde_json::from_str(read().lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&line["event"], &line["tags"][0]),
+        (&"delete-tag".into(), &"ci-1".into())
     );
 }
