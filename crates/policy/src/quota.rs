@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::{Deserialize, Deserializer};
-use xebec_kernel::size::Bytes;
+use serde::Deserialize;
+use xebec_settings::size;
 
 /// `[[quota]]`: a limit on the distinct blobs of all repositories below a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -17,14 +17,8 @@ pub struct Quota {
     /// The leading components of the repositories' names; the empty one is all of them.
     pub prefix: String,
     /// The limit, in bytes.
-    #[serde(deserialize_with = "size")]
+    #[serde(deserialize_with = "size::bytes")]
     pub limit: u64,
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let size: Bytes = text.parse().map_err(serde::de::Error::custom)?;
-    Ok(size.0)
 }
 
 /// More than a quota allows.

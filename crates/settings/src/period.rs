@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::text::Text;
+
 /// A length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Period(pub Duration);
@@ -52,8 +54,7 @@ impl fmt::Display for Period {
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+        Text::deserialize(deserializer).map(|text| text.0)
     }
 }
 
@@ -62,4 +63,20 @@ impl Period {
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
+}
+
+/// Reads a [`Period`], for a field that is a [`Duration`].
+///
+/// # Errors
+/// If it is none.
+pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    Period::deserialize(deserializer).map(|period| period.0)
+}
+
+/// The same for a field that may be absent.
+///
+/// # Errors
+/// If it is none.
+pub fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
 }

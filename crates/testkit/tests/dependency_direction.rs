@@ -37,10 +37,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "xebec-artifact",
         &["xebec-format", "xebec-trust", "xebec-oci", "xebec-index"],
     ),
-    ("xebec-settings", &[]),
+    ("xebec-settings", &["xebec-kernel"]),
     ("xebec-access", &["xebec-kernel", "xebec-settings"]),
     ("xebec-store", &["xebec-kernel"]),
-    ("xebec-policy", &["xebec-kernel", "xebec-settings", "xebec-store"]),
+    ("xebec-policy", &["xebec-settings", "xebec-store"]),
     (
         "xebec-upstream",
         &[

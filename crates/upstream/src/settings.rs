@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use xebec_oci::credentials::{Credential, Login};
 use xebec_oci::{Budget, ClientConfig};
 
-use xebec_kernel::size::Bytes;
-use xebec_settings::period::Period;
+use xebec_settings::{period, size};
 use xebec_store::RepositoryName;
 
 use crate::names;
@@ -43,40 +42,26 @@ pub struct UpstreamSettings {
     #[serde(default)]
     pub internal_hosts: Vec<String>,
     /// For how long a tag, or a list of referrers, counts without the upstream being asked again.
-    #[serde(default = "ten_minutes", deserialize_with = "period")]
+    #[serde(default = "ten_minutes", deserialize_with = "period::duration")]
     pub tag_ttl: Duration,
     /// For how long it is remembered that the upstream lacks something.
-    #[serde(default = "half_a_minute", deserialize_with = "period")]
+    #[serde(default = "half_a_minute", deserialize_with = "period::duration")]
     pub negative_ttl: Duration,
     /// For how long a client whose answer is here waits for the upstream to say whether it is still right.
-    #[serde(default = "a_second", deserialize_with = "period")]
+    #[serde(default = "a_second", deserialize_with = "period::duration")]
     pub wait: Duration,
     /// For how long the upstream is tried for what is not here.
-    #[serde(default = "twenty_seconds", deserialize_with = "period")]
+    #[serde(default = "twenty_seconds", deserialize_with = "period::duration")]
     pub patience: Duration,
     /// Whether a blob is fetched whole behind a client that reads a range of it.
     #[serde(default = "yes")]
     pub whole: bool,
     /// How much room copies of its images may take, in bytes: of those that are not used now, the longest unused go.
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "size::some_bytes")]
     pub keep: Option<u64>,
     /// For how long a copy stays that nobody uses.
-    #[serde(default, deserialize_with = "some_period")]
+    #[serde(default, deserialize_with = "period::some_duration")]
     pub keep_for: Option<Duration>,
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let size: Bytes = text.parse().map_err(serde::de::Error::custom)?;
-    Ok(Some(size.0))
-}
-
-fn some_period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    period(deserializer).map(Some)
-}
-
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    Period::deserialize(deserializer).map(|period| period.0)
 }
 
 fn ten_minutes() -> Duration {

@@ -1,18 +1,17 @@
 //! The configuration file, as it is written. `docs/registry.toml` has every key with its meaning and its default.
 
-use std::marker::PhantomData;
 use std::path::PathBuf;
 
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use toml::Spanned;
 use xebec_access::settings::AuthSettings;
-use xebec_kernel::size::Bytes;
 use xebec_policy::immutability::ImmutableRule;
 use xebec_policy::mode::Serving;
 use xebec_policy::quota::Quota;
 use xebec_policy::retention::RetentionRule;
 use xebec_settings::period::Period;
+use xebec_settings::size::Size;
+use xebec_settings::text::Text;
 use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
 
@@ -228,48 +227,4 @@ pub enum LogFormat {
     Text,
     /// An object of JSON each.
     Json,
-}
-
-/// A number of bytes, as `4m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size(pub(super) u64);
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Text(Bytes(size)) = Text::deserialize(deserializer)?;
-        Ok(Self(size))
-    }
-}
-
-/// Anything that is written as a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Text<T>(pub(super) T);
-
-impl<'de, T> Deserialize<'de> for Text<T>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Parsed(PhantomData)).map(Self)
-    }
-}
-
-/// Parses within the visit: what fails there is reported with the line of this value, and not with that of the list around it.
-struct Parsed<T>(PhantomData<T>);
-
-impl<T> Visitor<'_> for Parsed<T>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    type Value = T;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-        text.parse().map_err(E::custom)
-    }
 }

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
-use xebec_kernel::size::Bytes;
+use serde::Deserialize;
 use xebec_oci::{Budget, ClientConfig, Repository};
 use xebec_settings::pattern::{RepositoryPattern, TagPattern};
-use xebec_settings::period::Period;
+use xebec_settings::{period, size};
 use xebec_store::RepositoryName;
 use xebec_upstream::UpstreamSettings;
 
@@ -32,7 +31,7 @@ pub struct MirrorSettings {
     #[serde(default)]
     pub to: String,
     /// How often a registry that serves does it; never by itself, if it is absent.
-    #[serde(default, deserialize_with = "period")]
+    #[serde(default, deserialize_with = "period::some_duration")]
     pub every: Option<Duration>,
     /// Whether the source is spoken to without TLS.
     #[serde(default)]
@@ -53,7 +52,7 @@ pub struct MirrorSettings {
     #[serde(default)]
     pub internal_hosts: Vec<String>,
     /// Bytes of blobs in a second, at most.
-    #[serde(default, deserialize_with = "size")]
+    #[serde(default, deserialize_with = "size::some_bytes")]
     pub rate: Option<u64>,
     /// Blobs and tags that are copied at the same time.
     #[serde(default = "usual_jobs")]
@@ -61,16 +60,6 @@ pub struct MirrorSettings {
     /// Whether tags go here that the source has no longer.
     #[serde(default)]
     pub prune: bool,
-}
-
-fn period<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    Period::deserialize(deserializer).map(|period| Some(period.0))
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let Bytes(size) = text.parse().map_err(serde::de::Error::custom)?;
-    Ok(Some(size))
 }
 
 fn usual_jobs() -> usize {
