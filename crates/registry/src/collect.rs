@@ -2,12 +2,13 @@
 //!
 //! A dry run of the collection counts what nothing refers to now, not what will be so once the rules have let something go.
 
+use xebec_events::Listener as _;
+use xebec_events::audit::Audit;
+use xebec_events::{Gone, Thing};
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_kernel::size;
-use xebec_registry::audit::Audit;
 use xebec_registry::config::LogFormat;
-use xebec_registry::events::Listener as _;
-use xebec_registry::upkeep::{Gone, Thing, Upkeep};
+use xebec_registry::upkeep::Upkeep;
 use xebec_store::{CollectOptions, Collected, Store};
 
 use crate::args::Collect;

@@ -3,22 +3,19 @@
 //! * [`server`]: connections, TLS, limits, the end; [`api`]: from a request to its answer.
 //! * [`route`], [`request`]: what requests say, read without I/O; [`error`]: what they are told when they are refused.
 //! * [`state`]: what all requests share; [`config`]: what an operator may set; [`metrics`]: figures.
-//! * [`events`]: what happened, for those who are told of it.
-//! * [`audit`], [`webhooks`]: what was done by whom, written down and told to others.
 //! * [`mode_file`]: whether anything may be written now; `origin`: whether a browser asks for another site.
 //! * [`upkeep`]: what the rules let go is deleted, before each collection.
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`page`]: what is here, for people.
 //!
 //! Who asks and what they may do is decided in `xebec-access`; what stays, what goes and how much there may be in `xebec-policy`; images
-//! of other registries come through `xebec-upstream`, or by `xebec-transfer` for good; what is kept is in `xebec-store`.
+//! of other registries come through `xebec-upstream`, or by `xebec-transfer` for good; what is kept is in `xebec-store`. What happened is
+//! told by `xebec-events`, to the audit log and to webhooks.
 
 pub mod api;
-pub mod audit;
 pub mod body;
 pub mod config;
 pub mod error;
-pub mod events;
 pub mod indexing;
 pub mod metrics;
 pub mod mode_file;
@@ -29,4 +26,3 @@ pub mod route;
 pub mod server;
 pub mod state;
 pub mod upkeep;
-pub mod webhooks;

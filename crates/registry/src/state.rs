@@ -11,10 +11,10 @@ use xebec_policy::quota::Quotas;
 use xebec_store::{RepositoryName, Store, StoreError};
 use xebec_upstream::Upstreams;
 
-use crate::events::{Event, Listener};
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::page::activity::Activity;
+use xebec_events::{Event, Listener};
 
 /// How requests are carried out.
 #[derive(Clone, Debug)]

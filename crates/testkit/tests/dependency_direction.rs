@@ -39,6 +39,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("xebec-settings", &["xebec-kernel"]),
     ("xebec-access", &["xebec-kernel", "xebec-settings"]),
+    (
+        "xebec-events",
+        &["xebec-kernel", "xebec-settings", "xebec-access"],
+    ),
     ("xebec-store", &["xebec-kernel"]),
     ("xebec-policy", &["xebec-settings", "xebec-store"]),
     (
@@ -73,6 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-artifact",
             "xebec-settings",
             "xebec-access",
+            "xebec-events",
             "xebec-policy",
             "xebec-store",
             "xebec-transfer",

@@ -11,7 +11,7 @@ use super::reply::{self, Answer};
 use super::through::{self, Elsewhere};
 use crate::body;
 use crate::error::{ApiError, Code};
-use crate::events::EventKind;
+use xebec_events::EventKind;
 
 /// What blobs are sent as: only their manifest knows what they are.
 const MEDIA_TYPE: &str = "application/octet-stream";

@@ -10,9 +10,9 @@ use xebec_store::{Digest, RepositoryName, Tag};
 
 use crate::body::RequestBody;
 use crate::error::ApiError;
-use crate::events::{Event, EventKind, Origin};
 use crate::request::Query;
 use crate::state::Registry;
+use xebec_events::{Event, EventKind, Origin};
 
 /// The id of a request, which the server puts into its extensions.
 #[derive(Clone, Debug)]

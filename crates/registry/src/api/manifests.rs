@@ -13,9 +13,9 @@ use super::reply;
 use super::through;
 use crate::body;
 use crate::error::{ApiError, Code};
-use crate::events::EventKind;
 use crate::request::{Accept, percent_encode};
 use crate::route::Reference;
+use xebec_events::EventKind;
 
 /// Tells a client that the registry knows subjects, so that it need not keep a fallback tag.
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");

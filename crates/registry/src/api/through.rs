@@ -11,8 +11,8 @@ use super::part::{self, Sent};
 use super::reply::Answer;
 use crate::body;
 use crate::error::{ApiError, Code};
-use crate::events::EventKind;
 use crate::route::Reference;
+use xebec_events::EventKind;
 
 /// When a client may ask again for what an upstream that is away has.
 const AWAY: &str = "5";

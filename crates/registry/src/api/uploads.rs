@@ -15,8 +15,8 @@ use super::failure;
 use super::quota::{self, Counted};
 use super::reply::{self, Answer};
 use crate::error::{ApiError, Code};
-use crate::events::EventKind;
 use crate::request::{percent_encode, upload_range};
+use xebec_events::EventKind;
 
 const UPLOAD_UUID: HeaderName = HeaderName::from_static("docker-upload-uuid");
 /// With so many repositories that have a blob it is tried whether the caller may read it there.

@@ -15,10 +15,10 @@ use xebec_settings::text::Text;
 use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
 
-use crate::audit::AuditSettings;
 use crate::indexing::IndexingSettings;
 use crate::server::Network;
-use crate::webhooks::WebhookSettings;
+use xebec_events::audit::AuditSettings;
+use xebec_events::webhooks::WebhookSettings;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]

@@ -15,14 +15,14 @@ use xebec_store::StoreConfig;
 
 pub use file::LogFormat;
 
-use crate::audit::AuditSettings;
 use crate::indexing::IndexingSettings;
 use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
-use crate::webhooks::WebhookSettings;
 use file::File;
 use problem::{Environment, Problem};
 use xebec_access::settings::AuthSettings;
+use xebec_events::audit::AuditSettings;
+use xebec_events::webhooks::WebhookSettings;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::mode::Mode;
 use xebec_policy::quota::Quota;

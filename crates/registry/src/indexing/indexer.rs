@@ -15,7 +15,7 @@ use super::known::Note;
 use super::layer::{self, LayerError};
 use super::publish::{self, here};
 use super::settings::{IndexingSettings, Signer, SignerError};
-use crate::events::{Event, EventKind, Listener};
+use xebec_events::{Event, EventKind, Listener};
 
 /// A manifest that a process took is taken again after this time, if nobody has said what came of it: that process is gone.
 const LEASE: Duration = Duration::from_secs(3600);

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use xebec_events::{Gone, Thing};
 use xebec_kernel::size;
 use xebec_policy::eviction::{self, Copied, Limits, Why};
 use xebec_settings::period::Period;
 use xebec_store::{RepositoryName, StoreError, Unused};
 use xebec_upstream::UpstreamSettings;
 
-use super::{Gone, Report, Thing, Tidied, Upkeep};
+use super::{Report, Tidied, Upkeep};
 
 /// Pulls are written down once a minute, maybe by another process: what was used since counts as used now.
 const LEAST_GRACE: Duration = Duration::from_secs(300);

@@ -5,17 +5,15 @@
 //! decision and the deletion stays: the store compares once more, in the transaction that deletes.
 
 mod evict;
-pub mod gone;
-mod retain;
+pub mod retain;
 
+use xebec_events::Gone;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::retention::RetentionRule;
 use xebec_store::{Holding, RepositoryName, Store, StoreError, TagRecord};
 use xebec_upstream::UpstreamSettings;
 
 use crate::config::Config;
-
-pub use gone::{Gone, Thing};
 
 /// So many records are looked up at once.
 const STEP: usize = 500;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use xebec_events::{Gone, Thing};
 use xebec_policy::retention::{self, Decision, ManifestRecord};
 use xebec_store::{Holding, RepositoryName, StoreError, TagRecord, Unused};
 
-use super::{Gone, Report, Thing, Tidied, Upkeep};
+use super::{Report, Tidied, Upkeep};
 
 impl Upkeep {
     pub(super) async fn retain(

@@ -8,10 +8,10 @@ use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use xebec_events::audit::{Audit, AuditSettings, Pulls};
 use xebec_policy::immutability::{Immutability, ImmutableRule};
 use xebec_policy::mode::Mode;
 use xebec_policy::quota::Quotas;
-use xebec_registry::audit::{Audit, AuditSettings, Pulls};
 use xebec_registry::mode_file::ModeFile;
 use xebec_store::{Algorithm, Digest};
 

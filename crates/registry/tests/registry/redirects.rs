@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode};
 use tokio::sync::Notify;
-use xebec_registry::events::{Event, EventKind, Listener};
+use xebec_events::{Event, EventKind, Listener};
 use xebec_registry::state::Registry;
 use xebec_store::{Algorithm, Digest, ObjectsConfig, StoreConfig};
 use xebec_testkit::registry::FaultyRegistry;

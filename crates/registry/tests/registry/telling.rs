@@ -6,10 +6,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use xebec_access::{Action, Need, Observer, Peer, Refusal};
-use xebec_registry::audit::{Audit, AuditSettings, MAX_LINE, Pulls};
-use xebec_registry::events::{Event, EventKind, Listener, Origin};
-use xebec_registry::upkeep::{Gone, Thing};
-use xebec_registry::webhooks::{WebhookSettings, Webhooks, signature};
+use xebec_events::audit::{Audit, AuditSettings, MAX_LINE, Pulls};
+use xebec_events::webhooks::{WebhookSettings, Webhooks, signature};
+use xebec_events::{Event, EventKind, Gone, Listener, Origin, Thing};
 
 use crate::auth::server::{Server, ok};
 

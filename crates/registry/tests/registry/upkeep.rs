@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use reqwest::StatusCode;
 use tokio::sync::Notify;
+use xebec_events::{Gone, Thing};
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_policy::eviction::{self, Copied, Limits, Why};
 use xebec_policy::immutability::Immutability;
 use xebec_registry::config::Config;
-use xebec_registry::upkeep::{Gone, Thing, Tidied, Upkeep};
+use xebec_registry::upkeep::{Tidied, Upkeep};
 use xebec_store::{Algorithm, Digest, Holding, TagRecord};
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::Upstreams;

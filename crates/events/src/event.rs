@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use crate::upkeep::gone::Gone;
+use crate::gone::Gone;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -24,7 +24,7 @@ use xebec_kernel::clock;
 use xebec_settings::pattern::RepositoryPattern;
 use xebec_settings::period::Period;
 
-use crate::events::{Event, EventKind, Listener};
+use crate::event::{Event, EventKind, Listener};
 
 /// The media type of the body.
 const MEDIA_TYPE: &str = "application/vnd.docker.distribution.events.v1+json";

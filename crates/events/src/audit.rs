@@ -23,8 +23,8 @@ use xebec_access::credentials::Credentials;
 use xebec_access::{Need, Observer, Peer, Refusal};
 use xebec_kernel::clock;
 
-use crate::events::{Event, EventKind, Listener};
-use crate::upkeep::gone::{Gone, Thing};
+use crate::event::{Event, EventKind, Listener};
+use crate::gone::{Gone, Thing};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 8 * 1024;

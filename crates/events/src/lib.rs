@@ -1,0 +1,16 @@
+//! What happened to the contents of a registry, told to those who are to know.
+//!
+//! * [`event`]: what clients did, and who is told of it ([`Listener`]); [`gone`]: what the registry deleted by its rules.
+//! * [`audit`]: a log of both, a line of JSON each, with what was refused.
+//! * [`webhooks`]: notifications of the former to other programs, in the format of CNCF distribution.
+//!
+//! A listener never makes a request wait. This crate uses `access`, whose refusals are audited, `settings` and `kernel`; it knows neither the
+//! API nor the store.
+
+pub mod audit;
+pub mod event;
+pub mod gone;
+pub mod webhooks;
+
+pub use event::{Event, EventKind, Listener, Origin};
+pub use gone::{Gone, Thing};
