@@ -183,15 +183,17 @@ fn import(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// By links, and by moving.
+/// By links, and by moving: to where the other registry keeps its files, since files have names on one file system only.
 fn in_place(world: &World) -> Result<Outcome> {
+    const LINKED: &str = "registry/linked";
+    const MOVED: &str = "registry/moved";
     if let Some(skipped) = missing(&NEEDED) {
         return Ok(skipped);
     }
     fill(world)?;
     let storage = world.path("registry/storage");
     let text = storage.to_string_lossy().into_owned();
-    let linked = command(world, "linked", &["import", &text, "--hard-link", "--json"])?;
+    let linked = command(world, LINKED, &["import", &text, "--hard-link", "--json"])?;
     ensure!(linked.status.success(), "{linked:?}");
     let blobs = number(&report(&linked)?, "blobs")?;
     let twice = files(&storage)?.into_iter().filter(|names| *names == 2).count();
@@ -199,18 +201,18 @@ fn in_place(world: &World) -> Result<Outcome> {
         twice as u64 == blobs,
         "{twice} files have two names, and {blobs} blobs came"
     );
-    let registry = OwnRegistry::start(world, "linked", "")?;
+    let registry = OwnRegistry::start(world, LINKED, "")?;
     compare(world, &registry, "")?;
     drop(registry);
     let before = files(&storage)?.len();
-    let moved = command(world, "moved", &["import", &text, "--move", "--json"])?;
+    let moved = command(world, MOVED, &["import", &text, "--move", "--json"])?;
     ensure!(moved.status.success(), "{moved:?}");
     let after = files(&storage)?.len();
     ensure!(
         (before - after) as u64 == blobs,
         "{before} files before, {after} after"
     );
-    let registry = OwnRegistry::start(world, "moved", "")?;
+    let registry = OwnRegistry::start(world, MOVED, "")?;
     let name = format!("{}/team/app:all", registry.address);
     crane(world, &["validate", "--insecure", "--remote", &name])?;
     Ok(Outcome::Passed(format!("{blobs} blobs by links, and by moving")))
