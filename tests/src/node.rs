@@ -61,6 +61,7 @@ ln -s pts/ptmx "$root/dev/ptmx"
 mount -t tmpfs -o mode=755 run "$root/run"
 mkdir -p "$root$case" "$root/run/before"
 mount --bind "$case" "$root$case"
+mount --bind "$case/registry" "$root$case/registry"
 pivot_root "$root" "$root/run/before"
 umount --lazy /run/before
 rmdir /run/before

@@ -136,7 +136,9 @@ fn power_off(world: &World, snapshots: &Snapshots<'_>, containerd: &mut Containe
     let top = world.directory.to_string_lossy().into_owned();
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    let ours = places.filter(|place| place.starts_with(&top) || *place == "/run");
+    // The registry is another host.
+    let registry = format!("{top}/registry");
+    let ours = places.filter(|place| (place.starts_with(&top) && *place != registry) || *place == "/run");
     for place in ours.collect::<Vec<_>>().into_iter().rev() {
         run(Command::new("umount").args(["--lazy", place]))?;
     }

@@ -27,6 +27,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use xebec_testkit::odd::Unpacker;
 
+use self::restarts::Loss;
 use crate::containerd::{Containerd, Line, http};
 use crate::lab::wait_until;
 use crate::runner::{Case, Outcome};
@@ -70,7 +71,15 @@ pub(crate) fn cases() -> Vec<Case> {
         case("many-labels", limits::many_labels),
         case("killed", restarts::killed),
         case("restarts", restarts::in_any_order),
-        case("socket-renewed", restarts::socket_renewed),
+        case("socket-renewed-name-removed", |world| {
+            restarts::socket_renewed(world, Loss::NameRemoved)
+        }),
+        case("socket-renewed-directory-replaced", |world| {
+            restarts::socket_renewed(world, Loss::DirectoryReplaced)
+        }),
+        case("socket-renewed-other-socket", |world| {
+            restarts::socket_renewed(world, Loss::OtherSocket)
+        }),
         case("blobs", blobs::run_case),
         case("building", building::run_case),
         case("ctr-pull", ctr_pull::run_case),
