@@ -26,7 +26,7 @@ declare -A BUDGETS=(
     ["examples in the documentation"]=30
     ["a mount that is left behind is seen"]=5
     ["test images"]=240
-    ["end to end"]=660
+    ["end to end"]=800
     ["benchmark, briefly"]=60
     ["fuzzing, briefly"]=210
 )

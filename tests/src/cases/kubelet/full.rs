@@ -1,6 +1,7 @@
 //! The disk of images is full to its last byte: pods that run go on with what is here, a pod that needs more is told why and asks
 //! the registry for nothing, and when there is room again everything goes on by itself.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,8 @@ const READS: usize = 20;
 const COLD: &str = "/usr/bin/perl";
 /// Longest that one reading may take until it is refused.
 const REFUSED: Duration = Duration::from_secs(10);
-/// Layers of the image: one that is complete is proven at some time, for which it is fetched once and not kept.
-const PROOFS: u64 = 5;
+/// The daemon asks for each blob of the image, of its indexes and of a recording once at most, whatever it reads in the background meanwhile.
+const MOST_REQUESTS: u64 = 12;
 /// Lines that the daemon may log meanwhile.
 const LINES: usize = 40;
 
@@ -39,11 +40,13 @@ fn requests(world: &World) -> Result<u64> {
     count.context("no count of requests")
 }
 
-/// How many times the registry gave a part of a blob.
-fn parts(world: &World) -> Result<usize> {
+/// What the registry was asked, a line for each request.
+fn access(world: &World) -> Result<Vec<String>> {
     let access = fs::read(world.path("registry/access"))?;
-    let text = String::from_utf8_lossy(&access).into_owned();
-    Ok(text.lines().filter(|line| line.contains("\" 206 ")).count())
+    Ok(String::from_utf8_lossy(&access)
+        .lines()
+        .map(str::to_owned)
+        .collect())
 }
 
 fn lines(world: &World) -> Result<usize> {
@@ -91,7 +94,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let ballast = world.path("root/ballast");
     fill_with_bytes(&ballast)?;
 
-    let (before, said) = ((requests(world)?, parts(world)?), lines(world)?);
+    let (before, said) = ((requests(world)?, access(world)?.len()), lines(world)?);
     let mut longest = Duration::ZERO;
     for number in 0..READS {
         let begun = Instant::now();
@@ -124,10 +127,18 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     );
     ensure!(http(PORT).is_some(), "nginx does not answer");
     let (asked, told) = (requests(world)? - before.0, lines(world)? - said);
-    let read = parts(world)? - before.1;
+    let asked_for = access(world)?.split_off(before.1);
+    // The registry gave a part of a blob.
+    let read = asked_for.iter().filter(|line| line.contains("\" 206 ")).count();
     // There is room for a span as long as nobody has tried to write one.
     ensure!(read <= 1, "{read} parts fetched that there is no room for");
-    ensure!(asked <= PROOFS, "{asked} requests");
+    // Nothing is asked for again and again.
+    let blobs: BTreeSet<&str> = asked_for
+        .iter()
+        .filter_map(|line| line.split('"').nth(1))
+        .collect();
+    ensure!(blobs.len() == asked_for.len(), "asked for twice: {asked_for:#?}");
+    ensure!(asked <= MOST_REQUESTS, "{asked} requests: {asked_for:#?}");
     ensure!(told < LINES, "{told} lines in the daemon's log");
     // Nothing was lost, and nobody is told so.
     let log = fs::read_to_string(world.path("daemon.log"))?;
