@@ -341,6 +341,12 @@ fn file_of(index: &mut LayerIndex, number: usize) -> (&mut u64, &mut Vec<Extent>
     }
 }
 
+/// Has the first span give so many bytes of a data space that is large enough.
+fn long_span(index: &mut LayerIndex, length: u64) {
+    index.data_size = 1 << 40;
+    index.spans[0].data.end = index.spans[0].data.start + length;
+}
+
 #[test]
 fn every_broken_promise_is_named() {
     let cases: &[Break] = &[
@@ -377,6 +383,12 @@ fn every_broken_promise_is_named() {
             "file contents that no span before it has",
         ),
         (|i| i.spans[0].plain.end = 20000, "ends after the plain stream"),
+        // The longest range that a span may give, which these pieces do not need, and one byte more.
+        (|i| long_span(i, 256 << 20), "another range of the data space"),
+        (
+            |i| long_span(i, (256 << 20) + 1),
+            "longer range of the data space",
+        ),
         (|i| i.spans[0].bit_offset = 8, "bit offset"),
         (|i| i.spans[0].source.end = 0, "empty source range"),
         (|i| i.spans[0].plain.end = 1 << 40, "more than a span may"),
