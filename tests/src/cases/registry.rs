@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -151,6 +152,17 @@ pub(super) fn skopeo_push(layout: &str, reference: &str, options: &[&str]) -> Re
     Ok(())
 }
 
+/// Copies an image to the layout `back` of the case, and gives its directory.
+pub(super) fn skopeo_pull(world: &World, reference: &str, options: &[&str]) -> Result<PathBuf> {
+    let back = world.path("back");
+    run(Command::new("skopeo")
+        .args(["copy", "--quiet", "--src-tls-verify=false"])
+        .args(options)
+        .arg(format!("docker://{reference}"))
+        .arg(format!("oci:{}:back", back.display())))?;
+    Ok(back)
+}
+
 pub(super) fn said(command: &mut Command) -> Result<String> {
     let output = run(command)?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
@@ -176,15 +188,7 @@ fn clients(world: &World) -> Result<Outcome> {
             "--dest-tls-verify=false",
         ])
         .args([format!("docker://{name}:v1"), format!("docker://{other}:v1")]))?;
-    let back = world.path("back");
-    run(Command::new("skopeo")
-        .args([
-            "copy",
-            "--quiet",
-            "--src-tls-verify=false",
-            &format!("docker://{other}:v1"),
-        ])
-        .arg(format!("oci:{}:back", back.display())))?;
+    let back = skopeo_pull(world, &format!("{other}:v1"), &[])?;
     let pushed = fs::read_dir(world.path("layout/blobs/sha256"))?.count();
     ensure!(
         fs::read_dir(back.join("blobs/sha256"))?.count() == pushed,

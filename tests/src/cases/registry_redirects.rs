@@ -1,17 +1,16 @@
 //! A registry that sends those who pull to its bucket: clients as they are get there, without the login that they have for the registry.
 
 use std::fs;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::registry::{layout, missing, said, skopeo_push};
+use super::registry::{layout, missing, said, skopeo_pull, skopeo_push};
 use crate::engines::Engines;
 use crate::lab::wait_until;
 use crate::registry::OwnRegistry;
 use crate::runner::{Case, Outcome};
-use crate::world::{World, run};
+use crate::world::World;
 
 /// The layers of [`layout`], and its configuration.
 const BLOBS: usize = 3;
@@ -45,17 +44,7 @@ fn redirects(world: &World) -> Result<Outcome> {
     let (_, port) = registry.address.rsplit_once(':').context("no port")?;
     let name = format!("localhost:{port}/team/app:v1");
     skopeo_push(&layout(world, true)?, &name, &["--dest-creds", "anna:secret"])?;
-    let back = world.path("back");
-    run(Command::new("skopeo")
-        .args([
-            "copy",
-            "--quiet",
-            "--src-tls-verify=false",
-            "--src-creds",
-            "anna:secret",
-        ])
-        .arg(format!("docker://{name}"))
-        .arg(format!("oci:{}:back", back.display())))?;
+    skopeo_pull(world, &name, &["--src-creds", "anna:secret"])?;
     ensure_same(world)?;
     // The log of a request follows its answer.
     let answered = |status: &str| {

@@ -1,9 +1,13 @@
 //! The certificate: whether it and its key can be used, and for how long.
 
+use std::time::Duration;
+
+use der::asn1::{AnyRef, GeneralizedTime, UtcTime};
+use der::{Decode as _, Reader as _, SliceReader, Tag};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
-use xebec_kernel::clock::{parse_rfc3339, seconds_since_1970};
+use xebec_kernel::clock::seconds_since_1970;
 use xebec_registry::config::Config;
 use xebec_registry::server::TlsSettings;
 
@@ -61,78 +65,60 @@ fn end(tls: &TlsSettings) -> Result<i64, String> {
 
 /// The end of a certificate's validity (RFC 5280, 4.1), in seconds since 1970: the second time in what is signed.
 fn not_after(certificate: &[u8]) -> Option<i64> {
-    let whole = Element::first(certificate)?;
-    let signed = Element::first(whole.content)?;
-    let mut at = Element::first(signed.content)?;
+    let mut members = inside(AnyRef::from_der(certificate))?;
+    let mut signed = inside(AnyRef::decode(&mut members))?;
     // The version has a tag of its own, and may be left out.
-    if at.tag == 0xA0 {
-        at = Element::first(at.rest)?;
-    }
+    let has_version = signed.peek_tag().ok()?.is_context_specific();
     // Serial number, algorithm, issuer.
-    for _ in 0..3 {
-        at = Element::first(at.rest)?;
+    for _ in 0..3 + usize::from(has_version) {
+        AnyRef::decode(&mut signed).ok()?;
     }
-    let before = Element::first(at.content)?;
-    let after = Element::first(before.rest)?;
-    seconds(after.tag, std::str::from_utf8(after.content).ok()?)
+    let mut validity = inside(AnyRef::decode(&mut signed))?;
+    let (_begin, end) = (time(&mut validity)?, time(&mut validity)?);
+    i64::try_from(end.as_secs()).ok()
 }
 
-/// An element of DER.
-struct Element<'a> {
-    tag: u8,
-    content: &'a [u8],
-    rest: &'a [u8],
+/// What an element contains.
+fn inside(element: der::Result<AnyRef<'_>>) -> Option<SliceReader<'_>> {
+    SliceReader::new(element.ok()?.value()).ok()
 }
 
-impl<'a> Element<'a> {
-    fn first(bytes: &'a [u8]) -> Option<Self> {
-        let (tag, bytes) = bytes.split_first()?;
-        let (first, mut bytes) = bytes.split_first()?;
-        let mut length = usize::from(*first);
-        if length >= 0x80 {
-            let digits = bytes.get(..length - 0x80).filter(|digits| digits.len() <= 4)?;
-            bytes = bytes.get(digits.len()..)?;
-            length = digits.iter().fold(0, |sum, digit| sum << 8 | usize::from(*digit));
-        }
-        Some(Self {
-            tag: *tag,
-            content: bytes.get(..length)?,
-            rest: bytes.get(length..)?,
-        })
+/// A time in either form, since 1970.
+fn time(times: &mut SliceReader<'_>) -> Option<Duration> {
+    match times.peek_tag().ok()? {
+        Tag::UtcTime => UtcTime::decode(times).ok().map(|time| time.to_unix_duration()),
+        _ => GeneralizedTime::decode(times)
+            .ok()
+            .map(|time| time.to_unix_duration()),
     }
-}
-
-/// `YYMMDDHHMMSSZ` (tag 0x17) or `YYYYMMDDHHMMSSZ` (0x18).
-fn seconds(tag: u8, text: &str) -> Option<i64> {
-    let (year, rest) = match tag {
-        0x17 => {
-            let year: i64 = text.get(..2)?.parse().ok()?;
-            (if year < 50 { 2000 + year } else { 1900 + year }, text.get(2..)?)
-        }
-        0x18 => (text.get(..4)?.parse().ok()?, text.get(4..)?),
-        _ => return None,
-    };
-    let part = |at: usize| rest.get(at..at + 2);
-    let (month, day) = (part(0)?, part(2)?);
-    let (hour, minute, second) = (part(4)?, part(6)?, part(8)?);
-    let text = format!("{year:04}-{month}-{day}T{hour}:{minute}:{second}Z");
-    parse_rfc3339(&text).map(|(seconds, _)| seconds)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A certificate that ends then.
+    fn until(year: i32, month: u8, day: u8) -> Vec<u8> {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut parameters = rcgen::CertificateParams::new(vec!["r.example".to_owned()]).unwrap();
+        parameters.not_before = rcgen::date_time_ymd(1990, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(year, month, day);
+        parameters.self_signed(&key).unwrap().der().to_vec()
+    }
+
+    /// The years until 2049 have two digits there.
     #[test]
-    fn times_are_read() {
-        assert_eq!(seconds(0x17, "700101000000Z"), Some(0));
-        assert_eq!(seconds(0x17, "240229120000Z"), Some(1_709_208_000));
-        assert_eq!(seconds(0x18, "20500301000001Z"), Some(2_529_705_601));
-        assert_eq!(seconds(0x18, "2050"), None);
+    fn ends_are_read_in_both_forms() {
+        assert_eq!(not_after(&until(2024, 2, 29)), Some(1_709_164_800));
+        assert_eq!(not_after(&until(2050, 3, 1)), Some(2_529_705_600));
     }
 
     #[test]
     fn what_is_cut_off_has_no_end() {
+        let certificate = until(2030, 1, 1);
+        for length in 0..certificate.len() {
+            assert_eq!(not_after(&certificate[..length]), None);
+        }
         for length in 0..40 {
             assert_eq!(not_after(&vec![0x30; length]), None);
         }

@@ -1,52 +1,34 @@
 //! By what a connection is named when a password is bound to it: `tls-server-end-point` of RFC 5929, a hash of the server's certificate.
 
+use der::asn1::{AnyRef, ObjectIdentifier};
+use der::{Decode as _, SliceReader};
 use sha2_resumable::{Digest, Sha256, Sha384, Sha512};
 
-const SEQUENCE: u8 = 0x30;
-const OBJECT_IDENTIFIER: u8 = 0x06;
-/// `1.2.840.113549.1.1`, RSA by PKCS #1, and how its signatures go on.
-const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
-/// `1.2.840.10045.4.3`, ECDSA with SHA-2.
-const ECDSA: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
+/// Signatures with RSA by PKCS #1, and with ECDSA, by what they hash with (RFC 8017, RFC 5758).
+const RSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.11");
+const RSA_SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.12");
+const RSA_SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.13");
+const ECDSA_SHA256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.2");
+const ECDSA_SHA384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.3");
+const ECDSA_SHA512: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.4.3.4");
 
 /// The hash of a certificate, by the algorithm that it was signed with. None where the RFC leaves open which that is (Ed25519), and for
 /// algorithms that rustls takes no certificate by.
 pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
-    let algorithm = signature_algorithm(certificate)?;
-    let (&last, family) = algorithm.split_last()?;
-    Some(match (family, last) {
-        (RSA, 11) | (ECDSA, 2) => Sha256::digest(certificate).to_vec(),
-        (RSA, 12) | (ECDSA, 3) => Sha384::digest(certificate).to_vec(),
-        (RSA, 13) | (ECDSA, 4) => Sha512::digest(certificate).to_vec(),
+    Some(match signature_algorithm(certificate).ok()? {
+        RSA_SHA256 | ECDSA_SHA256 => Sha256::digest(certificate).to_vec(),
+        RSA_SHA384 | ECDSA_SHA384 => Sha384::digest(certificate).to_vec(),
+        RSA_SHA512 | ECDSA_SHA512 => Sha512::digest(certificate).to_vec(),
         _ => return None,
     })
 }
 
 /// The object identifier in the second member of a certificate. The first is what was signed.
-fn signature_algorithm(certificate: &[u8]) -> Option<&[u8]> {
-    let (members, _) = element(certificate, SEQUENCE)?;
-    let (_, rest) = element(members, SEQUENCE)?;
-    let (algorithm, _) = element(rest, SEQUENCE)?;
-    let (identifier, _) = element(algorithm, OBJECT_IDENTIFIER)?;
-    Some(identifier)
-}
-
-/// The content of the first element of some DER, which has this tag, and what comes after it.
-fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (&found, rest) = der.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        // No certificate has 16 MiB.
-        0x81..=0x83 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            let add = |sum: usize, digit: &u8| (sum << 8) | usize::from(*digit);
-            (digits.iter().fold(0, add), rest)
-        }
-        _ => return None,
-    };
-    let element = rest.split_at_checked(length)?;
-    (found == tag).then_some(element)
+fn signature_algorithm(certificate: &[u8]) -> der::Result<ObjectIdentifier> {
+    let mut members = SliceReader::new(AnyRef::from_der(certificate)?.value())?;
+    AnyRef::decode(&mut members)?;
+    let algorithm = AnyRef::decode(&mut members)?;
+    ObjectIdentifier::decode(&mut SliceReader::new(algorithm.value())?)
 }
 
 #[cfg(test)]
