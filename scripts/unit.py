@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the test programs of all crates, twice as many side by side as there are processors, each in a mount namespace of its own.
+"""Runs the test programs of all crates, three times as many side by side as there are processors, each in a mount namespace of its own.
 
     scripts/unit.py [ARGUMENT...]     the arguments are for the test programs: a filter, --show-output
 
@@ -46,7 +46,7 @@ def run(program, arguments):
 
 def main():
     failed = []
-    with concurrent.futures.ThreadPoolExecutor(2 * os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(3 * os.cpu_count()) as pool:
         running = {pool.submit(run, program, sys.argv[1:]): program for program in programs()}
         for ended in concurrent.futures.as_completed(running):
             program = running[ended]

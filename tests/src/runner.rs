@@ -25,7 +25,7 @@ pub(crate) const AS_CASE: &str = "--as-case";
 /// Exit code of a case that could not run here (as automake has it).
 const SKIPPED: u8 = 77;
 /// Cases that mostly wait run so many at a time where of others one runs: beginning and ending take a tenth of their time.
-const WAITING_AT_ONCE: usize = 2;
+const WAITING_AT_ONCE: usize = 3;
 /// Cases that run at a time for each processor.
 const AT_ONCE: usize = 2;
 /// How often the watchdog looks.
@@ -58,23 +58,31 @@ enum Verdict {
     Skipped,
 }
 
-/// Runs the cases that match, as many at a time as `E2E_JOBS` says, then those that mostly wait, and then one at a time those that
-/// need the machine for themselves, and prints the sum. Succeeds when none failed.
+/// Runs the cases that match, as many at a time as `E2E_JOBS` says and beside them those that take long and little, then those that
+/// mostly wait, and then one at a time those that need the machine for themselves, and prints the sum. Succeeds when none failed.
 pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
     let chosen = |case: &&Case| filters.is_empty() || filters.iter().any(|part| case.name.contains(part));
     let sum = Mutex::new(Sum::default());
     let jobs = jobs();
-    for (together, jobs) in [
-        (Company::Any, jobs),
-        (Company::Waiting, WAITING_AT_ONCE * jobs),
-        (Company::None, 1),
-    ] {
-        let cases = cases.iter().filter(chosen);
-        run_some(
-            cases.filter(|case| company(&case.name) == together).collect(),
-            jobs,
-            &sum,
-        );
+    let (any, light) = ((Company::Any, jobs), (Company::Light, (jobs / AT_ONCE).max(1)));
+    let first = match jobs {
+        // One by one, if that is asked for.
+        1 => vec![vec![any], vec![light]],
+        _ => vec![vec![any, light]],
+    };
+    let last = [
+        vec![(Company::Waiting, WAITING_AT_ONCE * jobs)],
+        vec![(Company::None, 1)],
+    ];
+    for stage in first.into_iter().chain(last) {
+        std::thread::scope(|scope| {
+            for (together, jobs) in stage {
+                let cases = cases.iter().filter(chosen);
+                let cases = cases.filter(|case| company(&case.name) == together).collect();
+                let sum = &sum;
+                scope.spawn(move || run_some(cases, jobs, sum));
+            }
+        });
     }
     let sum = sum.into_inner();
     println!(

@@ -357,7 +357,7 @@ impl<L: LazyImages> Snapshotter<L> {
         self.in_background(Inner::remove_strangers).await?;
         self.release_strangers().await?;
         self.delete_removed().await;
-        self.let_go().await;
+        self.let_go_soon().await;
         Ok(())
     }
 

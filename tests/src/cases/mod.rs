@@ -61,6 +61,19 @@ const WAITING: &[&str] = &[
     "docker/dead-registry",
 ];
 
+/// Beginnings of the names of cases that take long and use little of the machine: they wait for what others do by their own clocks, as a
+/// kubelet that looks for containers that have ended. They bound no times shorter than those clocks, so some of them run beside cases
+/// that use all of the machine.
+const LIGHT: &[&str] = &[
+    "kubelet/",
+    "kubernetes/",
+    "power/cut-under-load",
+    "preparing/killed-while-it-serves",
+    "quota/killed-midway",
+    "runtime/merge-reaches-others",
+    "runtime/power-cut",
+];
+
 /// Beginnings of the names of cases that bound or measure time, memory or requests. What runs beside them would be
 /// measured, too: they run after the others, one at a time.
 const ALONE: &[&str] = &[
@@ -74,7 +87,7 @@ const ALONE: &[&str] = &[
     "quota/strange-files-are-cheap",
 ];
 
-/// Beginnings of the names of cases that take a minute or more. They begin first, so that none of them is left over at the end,
+/// Beginnings of the names of cases that take half a minute or more. Of those of the same company they begin first, so that none of them is left over at the end,
 /// when there is nothing to run beside it.
 const LONG: &[&str] = &[
     "containerd/user-namespaces",
@@ -85,8 +98,14 @@ const LONG: &[&str] = &[
     "differential/deep",
     "packaging/debian",
     "packaging-registry/debian",
-    "quota/killed-midway",
     "reading/64-readers-10000-files",
+    "kubelet/room",
+    "kubelet/uninstalled",
+    "kubernetes/",
+    "away/local-image-starts",
+    "observe/reader-on-a-terminal",
+    "containerd/dead-registry",
+    "containerd/socket-renewed",
 ];
 
 /// What may run beside a case.
@@ -94,6 +113,8 @@ const LONG: &[&str] = &[
 pub(crate) enum Company {
     /// Any case.
     Any,
+    /// Any case; it uses little of the machine itself.
+    Light,
     /// Cases that mostly wait, as this one does.
     Waiting,
     /// None: it needs the machine for itself.
@@ -105,6 +126,7 @@ pub(crate) fn company(name: &str) -> Company {
     match () {
         () if is_of(name, ALONE) => Company::None,
         () if is_of(name, WAITING) => Company::Waiting,
+        () if is_of(name, LIGHT) => Company::Light,
         () => Company::Any,
     }
 }

@@ -17,6 +17,9 @@ use super::{ROOT, START, block, listens};
 use crate::lab::wait_until;
 use crate::world::{World, run};
 
+/// What its log tells: as usual, and why a layer stays that was to go.
+const LOG: &str = "info,xebec_daemon::snapshots::removed_images=debug";
+
 /// `xebec daemon` with its snapshotter switched on.
 pub(crate) struct Snapshots<'a> {
     world: &'a World,
@@ -132,7 +135,7 @@ impl<'a> Snapshots<'a> {
                     .append(true)
                     .open(self.world.path("daemon.log"))?;
                 let mut command = self.world.xebec(&["daemon", "start"]);
-                command.stdout(Stdio::null()).stderr(log);
+                command.stdout(Stdio::null()).stderr(log).env("XEBEC_LOG", LOG);
                 Keeper::Own(command.spawn().context("cannot start the daemon")?)
             }
         };

@@ -5,7 +5,9 @@
 //! which layers are still shown. If a process dies in between, the rest is done when the store is opened again.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::Snapshotter;
@@ -13,17 +15,32 @@ use super::inner::Inner;
 use crate::error::SnapshotError;
 use crate::lazy::{LazyImages, Shown};
 
+/// How long [`Snapshotter::let_go_soon`] tries, and the pause between two tries.
+const SOON: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
+
 impl<L: LazyImages> Snapshotter<L> {
     /// Lets go what only removed snapshots needed of lazy images, if any were removed. What cannot go now is left for the next
-    /// time that this is asked for.
-    pub async fn let_go(&self) {
+    /// time that this is asked for; says whether all could go.
+    pub async fn let_go(&self) -> bool {
         let _one = self.gone.letting_go.lock().await;
         // Before the others are looked at: what is removed from now on is for the next time.
         let Some(gone) = self.gone.take() else {
-            return;
+            return true;
         };
-        if !self.could_let_go(gone.clone()).await {
+        let is_done = self.could_let_go(gone.clone()).await;
+        if !is_done {
             self.gone.put_back(gone);
+        }
+        is_done
+    }
+
+    /// The same, for a client that looks at the disk afterwards: a kubelet that finds no more room evicts pods. Work in the background
+    /// may look at a layer just now, so what cannot go is tried again for [`SOON`].
+    pub(super) async fn let_go_soon(&self) {
+        let end = Instant::now() + SOON;
+        while !self.let_go().await && Instant::now() < end {
+            tokio::time::sleep(PAUSE).await;
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
@@ -57,6 +59,8 @@ struct Images {
     shown: Mutex<Vec<String>>,
     /// What was to be let go.
     let_go: Mutex<Vec<Shown>>,
+    /// How often something cannot go yet.
+    in_use: AtomicUsize,
     /// Held by a test that lets it take a while.
     letting_go: Arc<tokio::sync::Mutex<()>>,
     is_asked: Arc<Notify>,
@@ -175,7 +179,9 @@ impl LazyImages for Images {
     async fn let_go(&self, shown: Shown) -> bool {
         self.let_go.lock().push(shown);
         drop(self.letting_go.lock().await);
-        true
+        self.in_use
+            .fetch_update(Relaxed, Relaxed, |times| times.checked_sub(1))
+            .is_err()
     }
 
     fn usage(&self, _layer: &LazyLayer) -> Usage {
@@ -215,6 +221,7 @@ impl Host {
             offers: Mutex::default(),
             shown: Mutex::default(),
             let_go: Mutex::default(),
+            in_use: AtomicUsize::default(),
             letting_go: Arc::default(),
             is_asked: is_asked.clone(),
             answer: answer.clone(),
@@ -339,6 +346,11 @@ impl Host {
     }
 
     /// What was to be let go since this was asked.
+    /// The next so many times, something is in use and cannot go.
+    pub(crate) fn use_when_let_go(&self, times: usize) {
+        self.images.in_use.store(times, Relaxed);
+    }
+
     pub(crate) fn let_go(&self) -> Vec<Shown> {
         std::mem::take(&mut *self.images.let_go.lock())
     }

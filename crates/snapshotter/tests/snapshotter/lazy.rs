@@ -113,6 +113,38 @@ async fn what_removed_snapshots_showed_is_let_go() {
     );
 }
 
+/// A kubelet looks at the disk as soon as it is answered, and evicts pods if there is no more room.
+#[tokio::test]
+async fn what_is_in_use_for_a_moment_is_let_go_before_the_answer() {
+    let host = Host::start().await;
+    let mut client = host.connect().await;
+    assert_eq!(pull(&mut client, "half", 1).await, Err(Code::AlreadyExists));
+    client
+        .call::<_, Empty>("Remove", of("chain-half-1"))
+        .await
+        .unwrap();
+    host.use_when_let_go(2);
+    client.call::<_, Empty>("Cleanup", of("")).await.unwrap();
+    let asked = host.let_go();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert!(
+        asked.iter().all(|shown| shown.gone.contains("manifest-half")),
+        "{asked:?}"
+    );
+    // What stays in use keeps nobody from an answer, and is asked for again.
+    assert_eq!(pull(&mut client, "half", 1).await, Err(Code::AlreadyExists));
+    client
+        .call::<_, Empty>("Remove", of("chain-half-1"))
+        .await
+        .unwrap();
+    host.use_when_let_go(usize::MAX);
+    client.call::<_, Empty>("Cleanup", of("")).await.unwrap();
+    host.use_when_let_go(0);
+    assert!(host.let_go().len() > 1);
+    client.call::<_, Empty>("Cleanup", of("")).await.unwrap();
+    assert_eq!(host.let_go().len(), 1);
+}
+
 #[tokio::test]
 async fn what_is_pulled_meanwhile_is_said_or_waits() {
     let host = Host::start().await;

@@ -23,6 +23,11 @@ use crate::config::{PostgresTls, Protection};
 const CONNECTIONS: usize = 16;
 /// So often a transaction that others are in the way of is tried.
 const ATTEMPTS: u32 = 30;
+/// The longest pause before the next try, in ms.
+const LONGEST_PAUSE: u64 = 32;
+/// A serializable transaction that reads a whole table, as the planner has it while a table is small, is in the way of every other that
+/// writes to it.
+const BY_INDEX: &str = "SET enable_seqscan = off";
 /// Two nodes that start together migrate one after the other: "xebec" as a number.
 const MIGRATION_LOCK: i64 = 0x0078_6562_6563;
 
@@ -154,8 +159,9 @@ impl Server {
             Some(tls) => self.config.connect(tls.clone()),
             None => self.config.connect(NoTls),
         };
-        let client =
+        let mut client =
             made.map_err(|error| DatabaseError::Engine(format!("{}; {}", said(&error), next_step(&error))))?;
+        client.batch_execute(BY_INDEX).map_err(from_engine)?;
         Ok(Connection {
             client,
             statements: HashMap::new(),
@@ -178,7 +184,7 @@ fn repeat(
         let is_last = attempts >= ATTEMPTS;
         match result {
             Err(DatabaseError::Conflict(_)) if !is_last => {
-                let most = 2_u64 << attempts.min(8);
+                let most = LONGEST_PAUSE.min(2 << attempts.min(8));
                 std::thread::sleep(Duration::from_millis(fastrand::u64(1..=most)));
             }
             // What was read may be read again. Whether a write was committed is not known: who asked decides.

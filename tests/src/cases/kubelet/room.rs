@@ -92,7 +92,8 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let words = kubelet.last_words(&["must evict", "image_gc_manager", "containers are still running"]);
     ensure!(
         !kubelet.log()?.contains("must evict pod(s)"),
-        "it goes for pods: {words}"
+        "it goes for pods: {words}\n{}",
+        fs::read_to_string(world.path("daemon.log"))?
     );
     let listed = containerd.does(&["--namespace", cri::NAMESPACE, "images", "ls", "--quiet"])?;
     ensure!(!listed.contains(&unused) && listed.contains(&used), "{listed}");

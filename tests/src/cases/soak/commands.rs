@@ -36,7 +36,7 @@ struct Stage<'a> {
 }
 
 pub(super) fn run(world: &World) -> Result<Outcome> {
-    let kills = sized(120, 5_000);
+    let kills = sized(60, 5_000);
     let lab = Lab::new(world)?;
     let program = fs::read(World::go_tool("linger")?).context("read the program of the containers")?;
     let mut images = Vec::new();

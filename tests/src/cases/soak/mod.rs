@@ -1,4 +1,4 @@
-//! Long runs under faults, a scenario a file. Ordinary runs take a short form of each, two minutes in all;
+//! Long runs under faults, a scenario a file. Ordinary runs take a short form of each, a minute in all;
 //! `XEBEC_SOAK=full` (`make soak`) makes them as long as is worth it, and changes nothing else.
 
 mod commands;

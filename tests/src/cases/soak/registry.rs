@@ -34,7 +34,7 @@ struct Seen {
 }
 
 pub(super) fn run(world: &World) -> Result<Outcome> {
-    let length = Duration::from_secs(sized(15, 300));
+    let length = Duration::from_secs(sized(8, 300));
     let large = Large {
         layers: 4,
         files: sized(800, 2_000),

@@ -25,8 +25,8 @@ const OF_FILLS: [&str; 4] = ["fetched", "verified", "written", "claimed"];
 pub(super) fn run(world: &World) -> Result<Outcome> {
     let large = Large {
         layers: sized(2, 8),
-        files: sized(400, 5_000),
-        bytes: sized(50_000_000, 500_000_000),
+        files: sized(250, 5_000),
+        bytes: sized(30_000_000, 500_000_000),
         seed: 2,
     };
     let walkers = sized(6, 32);

@@ -29,7 +29,7 @@ pub(super) fn run(world: &World) -> Result<Outcome> {
         bytes: sized(100_000_000, 2_000_000_000),
         seed: 4,
     };
-    let (walkers, times) = (sized(12, 32), sized(4, 50));
+    let (walkers, times) = (sized(12, 32), sized(2, 50));
     let lab = Lab::new(world)?;
     let names = push_large(&lab, &large)?;
     lab.registry.inject(When::blob().range(true), Fault::Delay(DELAY));

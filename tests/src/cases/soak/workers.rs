@@ -26,9 +26,9 @@ pub(super) fn run(world: &World) -> Result<Outcome> {
         bytes: sized(100_000_000, 2_000_000_000),
         seed: 1,
     };
-    let (walkers, kills) = (sized(12, 32), sized(25, 1_000));
+    let (walkers, kills) = (sized(12, 32), sized(12, 1_000));
     // So often does each walk the image in a round.
-    let walks = sized(4, 1);
+    let walks = sized(2, 1);
     let lab = Lab::new(world)?;
     let names = push_large(&lab, &large)?;
     lab.registry.inject(When::blob().range(true), Fault::Delay(DELAY));
