@@ -264,4 +264,6 @@ pub(crate) struct Garbage {
     pub(crate) object: String,
     pub(crate) size: u64,
     pub(crate) progress: Option<Vec<u8>>,
+    /// Since when it is garbage.
+    pub(crate) since: u64,
 }

@@ -87,17 +87,28 @@ impl Store {
         result.map_err(|source| StoreError::Database { doing, source })
     }
 
-    /// Deletes an object that the records call garbage, then its record.
-    pub(crate) async fn sweep(&self, garbage: Garbage) -> Result<()> {
-        let Garbage { object, progress, .. } = garbage;
+    /// Deletes an object that the records call garbage, then its record; says whether both are gone. Where a write may still be on its way
+    /// whose sender has died, the record stays for the grace time, and the object is deleted once more.
+    pub(crate) async fn sweep(&self, garbage: Garbage) -> Result<bool> {
+        let Garbage {
+            object,
+            progress,
+            since,
+            ..
+        } = garbage;
+        // Before it is deleted: what comes from now on comes before the next time.
+        let is_last = !self.inner.objects.writes_late() || since.saturating_add(self.grace()) < now();
         let deleted = self.inner.objects.delete(&object, progress.as_deref()).await;
         deleted.map_err(|source| StoreError::Object {
             doing: "delete what no blob has",
             key: object.clone(),
             source,
         })?;
-        self.write_records("forget a deleted object", move |tx| garbage::forget(tx, &object))
-            .await
+        if is_last {
+            self.write_records("forget a deleted object", move |tx| garbage::forget(tx, &object))
+                .await?;
+        }
+        Ok(is_last)
     }
 
     /// The same in the background. If it fails, the next collection does it.

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use parking_lot::Mutex;
@@ -21,8 +21,8 @@ use crate::config::{PostgresTls, Protection};
 
 /// So many connections at most.
 const CONNECTIONS: usize = 16;
-/// So often a transaction that others are in the way of is tried.
-const ATTEMPTS: u32 = 30;
+/// So long a transaction that others are in the way of is tried.
+const TRIED_FOR: Duration = Duration::from_secs(10);
 /// The longest pause before the next try, in ms.
 const LONGEST_PAUSE: u64 = 32;
 /// A serializable transaction that reads a whole table, as the planner has it while a table is small, is in the way of every other that
@@ -177,11 +177,11 @@ fn repeat(
     isolation: IsolationLevel,
     access: Access,
 ) -> Result<(), DatabaseError> {
-    let mut attempts = 0;
+    let (begun, mut attempts) = (Instant::now(), 0);
     loop {
         let result = attempt(connection, job, isolation, access);
         attempts += 1;
-        let is_last = attempts >= ATTEMPTS;
+        let is_last = begun.elapsed() >= TRIED_FOR;
         match result {
             Err(DatabaseError::Conflict(_)) if !is_last => {
                 let most = LONGEST_PAUSE.min(2 << attempts.min(8));

@@ -78,6 +78,14 @@ impl Objects {
         }
     }
 
+    /// Whether an object may come to be there after it was deleted: the store may still be busy with a write whose sender has died.
+    pub(crate) fn writes_late(&self) -> bool {
+        match self {
+            Self::Directory(_) => false,
+            Self::S3(_) => true,
+        }
+    }
+
     /// How many bytes of an upload are here, of which its record says that they are `recorded`.
     pub(crate) async fn uploaded(&self, key: &str, recorded: u64) -> io::Result<u64> {
         match self {

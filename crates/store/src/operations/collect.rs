@@ -238,13 +238,13 @@ impl Store {
             for garbage in garbage {
                 let size = garbage.size;
                 let swept = match options.dry_run {
-                    true => Ok(()),
+                    true => Ok(true),
                     false => self.sweep(garbage).await,
                 };
                 match swept {
-                    Ok(()) => {
-                        collected.objects += 1;
-                        collected.object_bytes += size;
+                    Ok(is_gone) => {
+                        collected.objects += u64::from(is_gone);
+                        collected.object_bytes += if is_gone { size } else { 0 };
                     }
                     Err(error) => {
                         tracing::warn!("{error}; the next collection tries again");

@@ -317,11 +317,11 @@ impl Store {
             .await?;
         Ok(recorded.map(|(blob, thrown_away)| {
             if let Some(object) = thrown_away {
-                let progress = None;
                 self.sweep_soon(Garbage {
                     object,
                     size,
-                    progress,
+                    progress: None,
+                    since: now(),
                 });
             }
             blob
@@ -361,11 +361,13 @@ impl Store {
                     return Ok(None);
                 };
                 uploads::end(tx, &id)?;
-                garbage::throw_away(tx, &record.object, size, record.progress.as_deref(), now())?;
+                let since = now();
+                garbage::throw_away(tx, &record.object, size, record.progress.as_deref(), since)?;
                 Ok(Some(Garbage {
                     object: record.object,
                     size,
                     progress: record.progress,
+                    since,
                 }))
             })
             .await?;

@@ -34,7 +34,7 @@ pub(crate) fn list(
     after: Option<&str>,
 ) -> Result<Vec<Garbage>, DatabaseError> {
     let rows = tx.query(
-        "SELECT object, size, progress FROM garbage WHERE object > $1 ORDER BY object LIMIT $2",
+        "SELECT object, size, progress, since FROM garbage WHERE object > $1 ORDER BY object LIMIT $2",
         &[after.unwrap_or_default().into(), n.into()],
     )?;
     let garbage = rows.into_iter().map(|mut row| {
@@ -42,6 +42,7 @@ pub(crate) fn list(
             object: row.text(0)?,
             size: row.unsigned(1)?,
             progress: row.optional_bytes(2)?,
+            since: row.unsigned(3)?,
         })
     });
     garbage.collect()

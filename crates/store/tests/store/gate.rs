@@ -23,6 +23,8 @@ struct Seen {
     refused: Mutex<BTreeSet<usize>>,
     holds_tails: AtomicBool,
     tails_held: AtomicUsize,
+    holds_objects: AtomicBool,
+    objects_held: AtomicUsize,
 }
 
 /// The gate, as long as the test runs.
@@ -71,6 +73,16 @@ impl Gate {
         self.seen.tails_held.load(Ordering::SeqCst)
     }
 
+    /// Holds objects that are sent as a whole before they reach the store, even if their sender goes away, until this is called again.
+    pub(crate) fn hold_objects(&self, is_held: bool) {
+        self.seen.holds_objects.store(is_held, Ordering::SeqCst);
+    }
+
+    /// How many objects are held, or on their way since they were.
+    pub(crate) fn objects_held(&self) -> usize {
+        self.seen.objects_held.load(Ordering::SeqCst)
+    }
+
     /// Refuses the part of this number from now on, or no longer.
     pub(crate) fn refuse(&self, part: usize, is_refused: bool) {
         let mut refused = self.seen.refused.lock();
@@ -89,6 +101,17 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, seen: &Seen) -> io::
             seen.sent.lock().push(part);
             let now = seen.now.fetch_add(1, Ordering::SeqCst) + 1;
             seen.most.fetch_max(now, Ordering::SeqCst);
+        }
+        let is_object = head.starts_with("PUT ") && part.is_none();
+        if is_object && seen.holds_objects.load(Ordering::SeqCst) {
+            seen.objects_held.fetch_add(1, Ordering::SeqCst);
+            while seen.holds_objects.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let answer = ask(&mut server, &head, &body).await;
+            seen.objects_held.fetch_sub(1, Ordering::SeqCst);
+            client.write_all(&answer?).await?;
+            continue;
         }
         let is_refused = part.is_some_and(|part| seen.refused.lock().contains(&part));
         // Others are stored before a part is refused.

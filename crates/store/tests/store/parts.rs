@@ -123,6 +123,40 @@ async fn an_upload_in_many_requests_is_the_same_as_in_one() {
     assert!(contents(&other, &blob).await == content);
 }
 
+/// A server may have all of an object when its sender dies, and store it after the object was deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_is_stored_after_it_was_deleted_is_deleted_again() {
+    let Some((test, gate)) = behind_a_gate().await else {
+        return;
+    };
+    let a = name("a");
+    let id = test.store.begin_upload(&a).await.unwrap();
+    gate.hold_objects(true);
+    let (store, of, upload) = (test.store.clone(), a.clone(), id.clone());
+    let sender = tokio::spawn(async move { store.append(&of, &upload, Some(0), body(&[b"bytes"])).await });
+    for _ in 0..1000 {
+        if gate.objects_held() > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    sender.abort();
+    let other = Store::open(test.store.config()).await.unwrap();
+    assert!(other.cancel_upload(&a, &id).await.unwrap());
+    // It is deleted in the background.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    gate.hold_objects(false);
+    for _ in 0..1000 {
+        if gate.objects_held() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(files(&test), 1, "the server did not store it after its deletion");
+    collect_all(&test).await;
+    assert_eq!(files(&test), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_are_recorded_before_the_tail_of_earlier_ones_is_overwritten() {
     let Some((test, gate)) = behind_a_gate().await else {

@@ -46,7 +46,20 @@ const END: u8 = 100;
 
 /// All steps that a client may take next.
 pub(super) fn steps(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)>) {
+    if state.late.is_some() {
+        let mut reached = state.clone();
+        reached.arrive();
+        next.push(("what a dead client has sent is stored", reached));
+    }
     for number in 0..state.clients.len() {
+        let client = &state.clients[number];
+        let is_sending = matches!(client.kind, Kind::Push(_)) && client.step == 2 && client.age <= PATIENCE;
+        if is_sending && state.has_late_writes && state.late.is_none() && variant != Variant::KeyIsDigest {
+            let mut reached = state.clone();
+            reached.late = Some((number, 0));
+            reached.clients[number].step = END;
+            next.push(("a client dies while it sends the object", reached));
+        }
         let mut reached = state.clone();
         let mut client = reached.clients[number].clone();
         let step = match client.kind {
@@ -136,13 +149,13 @@ fn record(state: &mut State, client: &mut Client, key: usize, repository: usize,
             });
         }
         Some(old) if client.key == Some(old.key) => {
-            if old.key != key {
-                state.garbage[key] = variant != Variant::ForgetDuplicate;
+            if old.key != key && variant != Variant::ForgetDuplicate {
+                state.throw_away(key);
             }
         }
         Some(old) => {
             if old.key != key {
-                state.garbage[old.key] = true;
+                state.throw_away(old.key);
             }
             state.blob = Some(Blob { key, ..old });
         }
@@ -233,11 +246,11 @@ fn delete_blob(state: &mut State, client: &mut Client) -> Option<&'static str> {
 
 fn cancel(state: &mut State, client: &mut Client) -> Option<&'static str> {
     // No request holds the upload: its client has begun it, and does nothing yet.
-    let is_free = state.clients[0].step == 1;
+    let is_free = [1, END].contains(&state.clients[0].step);
     (client.step == 0 && is_free && state.uploads[0].is_some()).then(|| {
         client.step = END;
         state.uploads[0] = None;
-        state.garbage[0] = true;
+        state.throw_away(0);
         "the upload is cancelled"
     })
 }

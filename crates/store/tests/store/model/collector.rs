@@ -1,7 +1,7 @@
 //! Collections, step by step, in any order; killed ones begin again anywhere.
 
 use super::Variant;
-use super::state::{GRACE, KEYS, Object, State, TIMEOUT};
+use super::state::{GRACE, KEYS, Object, State, Sweep, TIMEOUT};
 
 /// All steps that a collection may take next.
 pub(super) fn steps(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)>) {
@@ -48,7 +48,7 @@ fn records(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)
         if state.uploads[key].is_some_and(|age| age > TIMEOUT) {
             push("an abandoned upload goes", &|reached| {
                 reached.uploads[key] = None;
-                reached.garbage[key] = true;
+                reached.throw_away(key);
             });
         }
     }
@@ -68,27 +68,39 @@ fn records(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)
     if blob.condemned && is_unlinked || variant == Variant::ClaimUnlooked {
         push("the blob is claimed", &|reached| {
             reached.blob = None;
-            reached.garbage[blob.key] = true;
+            reached.throw_away(blob.key);
         });
     }
 }
 
 fn objects(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)>) {
-    let Some((key, is_first_done)) = state.sweeping else {
-        for key in (0..KEYS).filter(|key| state.garbage[*key]) {
-            let mut reached = state.clone();
-            reached.sweeping = Some((key, false));
-            next.push(("garbage is found", reached));
+    let Some(sweep) = state.sweeping else {
+        for key in 0..KEYS {
+            let Some(age) = state.garbage[key] else { continue };
+            let is_last = age > GRACE || variant == Variant::ForgetAtOnce;
+            // To delete once more what is not there changes nothing.
+            if is_last || state.objects[key] != Object::Absent {
+                let mut reached = state.clone();
+                reached.sweeping = Some(Sweep {
+                    key,
+                    is_last,
+                    is_half_done: false,
+                });
+                next.push(("garbage is found", reached));
+            }
         }
         return;
     };
     let mut reached = state.clone();
-    let deletes = is_first_done == (variant == Variant::ForgetFirst);
+    let deletes = !sweep.is_last || sweep.is_half_done == (variant == Variant::ForgetFirst);
     match deletes {
-        true => reached.objects[key] = Object::Absent,
-        false => reached.garbage[key] = false,
+        true => reached.objects[sweep.key] = Object::Absent,
+        false => reached.garbage[sweep.key] = None,
     }
-    reached.sweeping = (!is_first_done).then_some((key, true));
+    reached.sweeping = (sweep.is_last && !sweep.is_half_done).then_some(Sweep {
+        is_half_done: true,
+        ..sweep
+    });
     next.push((
         if deletes {
             "the object is deleted"

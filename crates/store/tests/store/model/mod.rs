@@ -26,6 +26,8 @@ pub(super) enum Variant {
     KeyIsDigest,
     /// The record of garbage goes before the object.
     ForgetFirst,
+    /// The record of garbage goes as soon as its object was deleted once.
+    ForgetAtOnce,
     /// An upload is continued without a note of it.
     Untouched,
     /// Of two objects with the same bytes the second is forgotten.
@@ -75,6 +77,11 @@ fn story(known: &HashMap<State, Option<(State, &'static str)>>, end: &State, wro
 fn left_over(state: &State, variant: Variant) -> Option<&'static str> {
     let mut state = state.clone();
     state.end_all();
+    // A collection may be as early as that.
+    while let Some(next) = collector::whole(&state, variant) {
+        state = next;
+    }
+    state.arrive();
     // Unlinked after one grace time, condemned after another, claimed after a third.
     for _ in 0..4 {
         for _ in 0..=state::OLD {
@@ -148,6 +155,8 @@ fn explore_all(variant: Variant) -> Result<usize, String> {
         for start in starts() {
             let start = State {
                 clients: cast.iter().map(|kind| Client::new(*kind)).collect(),
+                // Nobody else removes what a client has just sent.
+                has_late_writes: cast.contains(&Kind::Cancel),
                 ..start
             };
             states += explore(start, variant)?;
@@ -171,6 +180,7 @@ fn each_rule_of_the_protocol_is_needed() {
         RecordFirst,
         KeyIsDigest,
         ForgetFirst,
+        ForgetAtOnce,
         Untouched,
         ForgetDuplicate,
         NoPromise,

@@ -39,6 +39,16 @@ impl Blob {
     }
 }
 
+/// What the collector does with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Sweep {
+    pub(super) key: usize,
+    /// The record goes after this.
+    pub(super) is_last: bool,
+    /// One of the two is done.
+    pub(super) is_half_done: bool,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub(super) blob: Option<Blob>,
@@ -50,11 +60,15 @@ pub(super) struct State {
     pub(super) taken: [bool; 2],
     /// How long ago each upload was touched.
     pub(super) uploads: [Option<u8>; KEYS],
-    pub(super) garbage: [bool; KEYS],
+    /// How old each garbage is.
+    pub(super) garbage: [Option<u8>; KEYS],
     pub(super) objects: [Object; KEYS],
     pub(super) clients: Vec<Client>,
-    /// The object that the collector is deleting, and whether that is done.
-    pub(super) sweeping: Option<(usize, bool)>,
+    /// Whether writes may come late. Where none does, garbage may be as old as it likes, which makes fewer states.
+    pub(super) has_late_writes: bool,
+    /// A write whose client has died, and that the store is still busy with, and for how long.
+    pub(super) late: Option<(usize, u8)>,
+    pub(super) sweeping: Option<Sweep>,
     /// What a client found wrong.
     pub(super) complaint: Option<&'static str>,
 }
@@ -77,13 +91,32 @@ impl State {
         }
     }
 
-    /// One tick; `None` if nothing gets older by it.
+    /// What has this key is garbage from now on.
+    pub(super) fn throw_away(&mut self, key: usize) {
+        self.garbage[key] = Some(if self.has_late_writes { 0 } else { OLD });
+    }
+
+    /// The store ends a write whose client has died.
+    pub(super) fn arrive(&mut self) {
+        if let Some((key, _)) = self.late.take()
+            && self.objects[key] == Object::Absent
+        {
+            self.objects[key] = Object::Part;
+        }
+    }
+
+    /// One tick; `None` if nothing gets older by it. No write stays on its way for longer than a client may take.
     pub(super) fn later(&self) -> Option<Self> {
+        if self.late.is_some_and(|(_, age)| age >= PATIENCE) {
+            return None;
+        }
         let mut later = self.clone();
         let grow = |age: &mut u8| *age = OLD.min(*age + 1);
         later.blob.iter_mut().for_each(|blob| grow(&mut blob.age));
         later.links.iter_mut().flatten().for_each(grow);
         later.uploads.iter_mut().flatten().for_each(grow);
+        later.garbage.iter_mut().flatten().for_each(grow);
+        later.late.iter_mut().for_each(|(_, age)| grow(age));
         later.clients.iter_mut().for_each(|client| grow(&mut client.age));
         (later != *self).then_some(later)
     }
