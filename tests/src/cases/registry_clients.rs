@@ -1,6 +1,8 @@
 //! Clients of registries as they are, on `xebec-registry`: push, pull, copy, mount, list, delete, and what refers to an image, as far as
 //! each can. skopeo, crane, oras and regctl with what refers to an image are in `registry.rs`, too.
 
+mod cosign;
+
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
@@ -42,6 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
             &["skopeo", "dockerd", "docker-client", "containerd"],
             docker,
         ),
+        case("cosign", &["skopeo", "cosign"], cosign::cosign),
     ]
 }
 
@@ -83,6 +86,20 @@ fn digest(registry: &OwnRegistry, name: &str) -> Result<String> {
         "{{.Digest}}",
         &format!("docker://{}/{name}", registry.address),
     ]))
+}
+
+/// The digest of a tag's index artifact, if it has one.
+fn index_artifact(registry: &OwnRegistry, name: &str) -> Result<Option<String>> {
+    let (repository, _) = name.split_once(':').context("no tag")?;
+    let address = format!(
+        "http://{}/v2/{repository}/referrers/{}",
+        registry.address,
+        digest(registry, name)?
+    );
+    let told: serde_json::Value = serde_json::from_str(&said(Command::new("curl").args(["-sS", &address]))?)?;
+    let mut referrers = told["manifests"].as_array().into_iter().flatten();
+    let index = referrers.find(|referrer| referrer["artifactType"] == "application/vnd.xebec.index.v1");
+    Ok(index.and_then(|index| Some(index["digest"].as_str()?.to_owned())))
 }
 
 /// How many blobs a repository was given from another one without being sent. The log of a request follows its answer.
@@ -281,9 +298,7 @@ fn containerd(world: &World, registry: &OwnRegistry) -> Result<String> {
 fn docker(world: &World, registry: &OwnRegistry) -> Result<String> {
     let name = format!("{}/team/app:v1", registry.address);
     wait_until(Duration::from_secs(60), "the image has an index", || {
-        let wanted = digest(registry, "team/app:v1")?;
-        let address = format!("http://{}/v2/team/app/referrers/{wanted}", registry.address);
-        Ok(said(Command::new("curl").args(["-sS", &address]))?.contains("vnd.xebec.index"))
+        Ok(index_artifact(registry, "team/app:v1")?.is_some())
     })?;
     let _snapshots = Snapshots::start(world)?;
     let containerd = Containerd::start(world, Line::Two, "")?;
