@@ -181,6 +181,13 @@ fn clients(world: &World) -> Result<Outcome> {
     skopeo_push(&layout, &format!("{name}:v1"), &[])?;
     // Docker's schema 2, and a copy within the registry, whose blobs are mounted.
     skopeo_push(&layout, &format!("{name}:docker"), &["--format", "v2s2"])?;
+    let address = format!("http://{}/v2/team/app/manifests/docker", registry.address);
+    let media_type = ["-sS", "--output", "/dev/null", "--write-out", "%{content_type}"];
+    ensure!(
+        said(Command::new("curl").args(media_type).arg(&address))?
+            == "application/vnd.docker.distribution.manifest.v2+json",
+        "the type of Docker's manifest"
+    );
     let other = format!("{}/other/copy", registry.address);
     run(Command::new("skopeo")
         .args([
@@ -297,6 +304,17 @@ fn referrers(world: &World) -> Result<Outcome> {
         "application/x.note",
         &name,
     ]))?;
+    ensure!(
+        filtered.contains("application/x.note") && !filtered.contains("application/x.other"),
+        "{filtered}"
+    );
+    // A client may filter by itself what the registry gives it.
+    let digest = said(tool(&oras).args(["resolve", "--plain-http", &name]))?;
+    let address = format!(
+        "http://{}/v2/team/app/referrers/{digest}?artifactType=application/x.note",
+        registry.address
+    );
+    let filtered = said(Command::new("curl").args(["-sS", &address]))?;
     ensure!(
         filtered.contains("application/x.note") && !filtered.contains("application/x.other"),
         "{filtered}"

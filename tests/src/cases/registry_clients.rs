@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::podman::{buildah, podman};
 use super::registry::{layout, missing, said, skopeo_push};
@@ -88,6 +88,30 @@ fn digest(registry: &OwnRegistry, name: &str) -> Result<String> {
     ]))
 }
 
+/// Whether a repository has a manifest of this digest.
+fn has_manifest(registry: &OwnRegistry, repository: &str, digest: &str) -> Result<bool> {
+    let address = format!("http://{}/v2/{repository}/manifests/{digest}", registry.address);
+    let code = ["-sS", "--output", "/dev/null", "--write-out", "%{http_code}"];
+    match said(Command::new("curl").args(code).arg(&address))?.as_str() {
+        "200" => Ok(true),
+        "404" => Ok(false),
+        other => bail!("{address}: {other}"),
+    }
+}
+
+/// Every blob of an image can be had, whatever else there is of it on this host.
+fn ensure_whole(world: &World, registry: &OwnRegistry, name: &str) -> Result<()> {
+    let fresh = world.path("fresh");
+    run(Command::new("skopeo").args([
+        "copy",
+        "--quiet",
+        "--src-tls-verify=false",
+        &format!("docker://{}/{name}", registry.address),
+        &format!("oci:{}:fresh", fresh.display()),
+    ]))?;
+    Ok(fs::remove_dir_all(fresh)?)
+}
+
 /// The digest of a tag's index artifact, if it has one.
 fn index_artifact(registry: &OwnRegistry, name: &str) -> Result<Option<String>> {
     let (repository, _) = name.split_once(':').context("no tag")?;
@@ -142,20 +166,32 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
     };
     let oras = |arguments: &[&str]| tool("oras", arguments);
     let artifact = format!("{address}/oras/note:1");
-    oras(&[
+    let push = [
         "push",
         "--plain-http",
         "--artifact-type",
         "application/x.note",
         &artifact,
-        "note.txt:text/plain",
-    ])?;
+    ];
+    let push = [&push[..], &["note.txt:text/plain"]].concat();
+    oras(&push)?;
     fs::create_dir(world.path("pulled"))?;
     oras(&["pull", "--plain-http", "--output", "pulled", &artifact])?;
     ensure!(fs::read_to_string(world.path("pulled/note.txt"))? == "a note");
     oras(&["tag", "--plain-http", &artifact, "2"])?;
     ensure!(oras(&["repo", "tags", "--plain-http", &format!("{address}/oras/note")])? == "1\n2");
-    ensure!(oras(&["repo", "ls", "--plain-http", address])?.contains("oras/note"));
+    ensure!(oras(&["repo", "ls", "--plain-http", address])? == "oras/note\nteam/app");
+    // One tag moves, the other one stays.
+    fs::write(world.path("note.txt"), "another note")?;
+    oras(&push)?;
+    for (tag, note) in [("1", "another note"), ("2", "a note")] {
+        let tag = format!("{address}/oras/note:{tag}");
+        oras(&["pull", "--plain-http", "--output", "pulled", &tag])?;
+        ensure!(
+            fs::read_to_string(world.path("pulled/note.txt"))? == note,
+            "{tag} is not {note:?}"
+        );
+    }
     oras(&[
         "cp",
         "--from-plain-http",
@@ -164,9 +200,14 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
         &format!("{address}/oras/copy:v1"),
     ])?;
     ensure_mounted(registry, "oras/copy")?;
-    oras(&["manifest", "delete", "--plain-http", "--force", &artifact])?;
+    ensure_whole(world, registry, "oras/copy:v1")?;
+    let note = oras(&["resolve", "--plain-http", &artifact])?;
+    for tag in ["1", "2"] {
+        let tag = format!("{address}/oras/note:{tag}");
+        oras(&["manifest", "delete", "--plain-http", "--force", &tag])?;
+    }
     ensure!(
-        tags(registry, "oras/note")?.is_empty(),
+        tags(registry, "oras/note")?.is_empty() && !has_manifest(registry, "oras/note", &note)?,
         "the manifest is still there"
     );
 
@@ -185,7 +226,9 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
     regctl(&["image", "export", &format!("{copy}:v1"), "exported.tar"])?;
     regctl(&["image", "import", &format!("{copy}:back"), "exported.tar"])?;
     ensure!(regctl(&["tag", "ls", &copy])? == "back\nv1");
-    ensure!(regctl(&["repo", "ls", address])?.contains("regctl/copy"));
+    let repositories = regctl(&["repo", "ls", address])?;
+    let listed = ["oras/copy", "regctl/copy", "team/app"].map(|name| repositories.contains(name));
+    ensure!(listed == [true; 3], "{repositories}");
     regctl(&["tag", "delete", &format!("{copy}:back")])?;
     ensure!(
         tags(registry, "regctl/copy")? == ["v1"],
@@ -195,7 +238,7 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
     ensure!(regctl(&["image", "digest", &format!("{copy}:v1")])? == wanted);
     regctl(&["manifest", "delete", &format!("{copy}@{wanted}")])?;
     ensure!(
-        tags(registry, "regctl/copy")?.is_empty(),
+        tags(registry, "regctl/copy")?.is_empty() && !has_manifest(registry, "regctl/copy", &wanted)?,
         "the manifest is still there"
     );
     Ok("both push, pull, copy with mounts, list and delete".to_owned())
@@ -229,6 +272,7 @@ fn buildah_and_podman(world: &World, registry: &OwnRegistry) -> Result<String> {
     ensure!(ran.stdout == b"by buildah\n", "{ran:?}");
     podman(world, &["push", &name("team/built:1"), &name("podman/copy:1")])?;
     ensure!(tags(registry, "podman/copy")? == ["1"]);
+    ensure_whole(world, registry, "podman/copy:1")?;
     Ok("buildah builds and pushes, podman pulls, runs and pushes".to_owned())
 }
 
@@ -327,6 +371,7 @@ fn docker(world: &World, registry: &OwnRegistry) -> Result<String> {
     ensure!(digest(registry, "docker/copy:v1")? == digest(registry, "team/app:v1")?);
     docker.does(&["rmi", "--force", &name, &copy])?;
     docker.does(&["pull", "--quiet", &copy])?;
+    ensure_whole(world, registry, "docker/copy:v1")?;
     Ok(format!(
         "pulls lazily and runs, with {sent} bytes of blobs; pushes"
     ))

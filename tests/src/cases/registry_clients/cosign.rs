@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{digest, ensure_mounted, index_artifact, said, tags};
+use super::{digest, ensure_mounted, ensure_whole, index_artifact, said, tags};
 use crate::lab::{Lab, wait_until};
 use crate::registry::OwnRegistry;
 use crate::world::{World, run, run_failing};
@@ -98,6 +98,7 @@ fn images(world: &World, cosign: &Cosign<'_>, registry: &OwnRegistry) -> Result<
     let to = copy.replace(&format!("@{digest}"), ":v1");
     cosign.does(&[&["copy", &image, &to]])?;
     ensure_mounted(registry, "cosign/copy")?;
+    ensure_whole(world, registry, "cosign/copy:v1")?;
     cosign.does(&[&VERIFY, &[&copy]])?;
     cosign.does(&[&verify, &["cosign.pub"], &of_type, &[&copy]])?;
     let attached = tags(registry, "team/app")?;
