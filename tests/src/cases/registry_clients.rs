@@ -154,17 +154,22 @@ fn sent(registry: &OwnRegistry, repository: &str) -> u64 {
 }
 
 fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
-    let (address, home) = (&registry.address, world.path(""));
+    oras(world, registry)?;
+    regctl(world, registry)?;
+    Ok("both push, pull, copy with mounts, list and delete".to_owned())
+}
+
+/// What a program of the tools says, with the case's directory for its home.
+fn tool(world: &World, name: &str, arguments: &[&str]) -> Result<String> {
+    let home = world.path("");
+    let mut tool = Command::new(World::tool(name)?);
+    said(tool.args(arguments).current_dir(&home).env("HOME", &home))
+}
+
+fn oras(world: &World, registry: &OwnRegistry) -> Result<()> {
+    let address = &registry.address;
     fs::write(world.path("note.txt"), "a note")?;
-    let tool = |name: &str, arguments: &[&str]| -> Result<String> {
-        said(
-            Command::new(World::tool(name)?)
-                .args(arguments)
-                .current_dir(&home)
-                .env("HOME", &home),
-        )
-    };
-    let oras = |arguments: &[&str]| tool("oras", arguments);
+    let oras = |arguments: &[&str]| tool(world, "oras", arguments);
     let artifact = format!("{address}/oras/note:1");
     let push = [
         "push",
@@ -210,8 +215,12 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
         tags(registry, "oras/note")?.is_empty() && !has_manifest(registry, "oras/note", &note)?,
         "the manifest is still there"
     );
+    Ok(())
+}
 
-    let regctl = |arguments: &[&str]| tool("regctl", arguments);
+fn regctl(world: &World, registry: &OwnRegistry) -> Result<()> {
+    let address = &registry.address;
+    let regctl = |arguments: &[&str]| tool(world, "regctl", arguments);
     regctl(&["registry", "set", "--tls", "disabled", address])?;
     let copy = format!("{address}/regctl/copy");
     regctl(&[
@@ -241,7 +250,7 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
         tags(registry, "regctl/copy")?.is_empty() && !has_manifest(registry, "regctl/copy", &wanted)?,
         "the manifest is still there"
     );
-    Ok("both push, pull, copy with mounts, list and delete".to_owned())
+    Ok(())
 }
 
 /// An image is built upon, pushed, pulled and run.
