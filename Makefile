@@ -9,10 +9,10 @@ RUN := source scripts/env.sh;
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-PURPOSES := build demo test lint bench
+PURPOSES := build demo test lint bench cosign
 
 .PHONY: setup
-setup: ## install what every target needs; setup-build, -demo, -test, -lint, -bench install for one purpose
+setup: ## install what every target needs; setup-build, -demo, -test, -lint, -bench install for one purpose, setup-cosign what no target needs
 	@scripts/setup.sh all
 
 .PHONY: $(PURPOSES:%=setup-%)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the project's scripts use, and does nothing when it is all there.
 #
-#   scripts/setup.sh PURPOSE...      build, demo, test, lint, bench; all is all of them
+#   scripts/setup.sh PURPOSE...      build, demo, test, lint, bench; all is all of them. cosign, too, which all leaves out
 #   scripts/setup.sh --list [PURPOSE...]   what each tool is for, and where it comes from
 #
 # What a purpose needs is in the table below, and nothing else is installed for it. Debian's packages are taken where they do;
@@ -11,6 +11,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 PURPOSES=(build demo test lint bench)
+# What nobody gets who does not ask for it by name, since it takes too long to build.
+UNASKED=(cosign)
 OLDEST_RUST=1.90
 OLDEST_GO=1.26
 
@@ -89,6 +91,7 @@ cni/loopback          | go     | github.com/containernetworking/plugins/plugins/
 cni/host-local        | go     | github.com/containernetworking/plugins/plugins/ipam/host-local@v1.9.1 | test | networks of pods
 kustomize             | go     | sigs.k8s.io/kustomize/kustomize/v5@v5.6.0 | test        | builds the manifests; newer ones want a newer Go
 kubernetes-validate   | python | kubernetes-validate==1.37.0 | test                 | carries the schemas of Kubernetes, which others fetch
+cosign                | go     | github.com/sigstore/cosign/v2/cmd/cosign@v2.6.5 | cosign | signs images, as another client of the registry; takes half an hour to build
 cargo-deny            | cargo  | cargo-deny@0.20.2     | test,lint                  | licences and advisories of crates
 '
 
@@ -201,7 +204,8 @@ install_one() {
         mv "$folder/tree/${what#*:}" "$XEBEC_TOOLS/bin/$name"
         ;;
     go)
-        GOBIN=$folder GOFLAGS=-buildvcs=false go install "$what"
+        # Flags of the caller count, such as -p=1 for a build that leaves the machine to others.
+        GOBIN=$folder GOFLAGS="-buildvcs=false ${GOFLAGS:-}" go install "$what"
         mv "$folder/$(basename "$name")" "$XEBEC_TOOLS/bin/$name"
         ;;
     # It does not build without cgo. `go install` calls it runc, and whatever looks for runc is to find the system's.
@@ -275,10 +279,10 @@ expand() {
     for purpose; do
         if [[ $purpose == all ]]; then
             printf '%s\n' "${PURPOSES[@]}"
-        elif [[ " ${PURPOSES[*]} " == *" $purpose "* ]]; then
+        elif [[ " ${PURPOSES[*]} ${UNASKED[*]} " == *" $purpose "* ]]; then
             printf '%s\n' "$purpose"
         else
-            die "\"$purpose\" is no purpose; there are ${PURPOSES[*]}, and all"
+            die "\"$purpose\" is no purpose; there are ${PURPOSES[*]}, all (which is these), and ${UNASKED[*]}"
         fi
     done
 }
@@ -292,7 +296,7 @@ main() {
     if [[ ${1:-} == --list ]]; then
         wanted=$(expand "${@:2}")
         # shellcheck disable=SC2086
-        list ${wanted:-${PURPOSES[@]}}
+        list ${wanted:-${PURPOSES[@]} ${UNASKED[@]}}
         return
     fi
     wanted=$(expand "${@:-all}" | sort -u | tr '\n' ' ')

@@ -68,11 +68,21 @@ pub enum Pulls {
 /// The file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the audit log {path} cannot be written: {cause}; make its directory, or name another file ([audit])"
+    "the audit log {path} cannot be written: {cause}; {}, or name another file ([audit])",
+    advice(cause)
 )]
 pub struct AuditError {
     path: PathBuf,
     cause: io::Error,
+}
+
+/// What makes it possible to write there.
+fn advice(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "make its directory",
+        io::ErrorKind::PermissionDenied => "start as the registry's user, and give that user its directory",
+        _ => "see to its file system",
+    }
 }
 
 /// Writes down what happens.
@@ -120,13 +130,16 @@ impl Audit {
         }))
     }
 
-    /// Waits until all lines are written, for a process that is about to end. Whoever has it, too, may still write.
-    pub fn finish(self: Arc<Self>) {
+    /// Waits until all lines are written, for a process that is about to end, and says how many were lost. Whoever has it, too, may
+    /// still write.
+    pub fn finish(self: Arc<Self>) -> u64 {
+        let lost = Arc::clone(&self.lost);
         if let Some(audit) = Arc::into_inner(self) {
             drop(audit.lines);
             // A thread that panicked has said so.
             let _ = audit.thread.join();
         }
+        lost.load(Ordering::Relaxed)
     }
 
     /// How many lines were lost so far and are not yet reported.

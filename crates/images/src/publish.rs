@@ -1,17 +1,27 @@
 //! Makes the indexes of an image and publishes them: as an artifact that refers to the image, bound to it by an
 //! image index, signed.
+//!
+//! A small layer takes the time that the registry and the disk need to answer, so a few small ones go at the same time. A large one
+//! goes by itself, and memory is that of one.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use xebec_artifact::artifact::{Artifact, BlobRef, EMPTY_CONFIG, LayerBlobs};
 use xebec_artifact::made::blobs_of;
 use xebec_artifact::own_table::has_table_of_contents;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
-use xebec_oci::{BlobSource, Client, Repository};
+use xebec_oci::{BlobSource, Client, Descriptor, Repository};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, Reply};
 use xebec_trust::{BoundArtifact, Original, PrivateKey, RepositoryName, Root};
@@ -22,6 +32,11 @@ use crate::images::{Images, Report};
 use crate::record::{KeptFor, LayerRecord};
 use crate::registry_failure::registry_failure;
 use crate::signatures;
+
+/// So many small layers are indexed at the same time, and so many small parts of indexes pushed.
+const AT_ONCE: u32 = 4;
+/// What is larger goes by itself, in bytes.
+const SMALL: u64 = 1 << 20;
 
 /// What to do with the indexes once they are made.
 #[derive(Clone, Debug, Default)]
@@ -82,17 +97,18 @@ impl Images {
         let client = self.clients.get(request.docker_config.as_deref())?;
         let repository = found.reference.repository();
         let reader = facts::repository_name(repository)?;
+        let keys = self.index_layers(&client, &found, &reader, report).await?;
         let mut layers = Vec::new();
         let mut artifact = Artifact::default();
-        for (number, descriptor) in found.layers.iter().enumerate() {
-            if has_table_of_contents(descriptor) {
+        for descriptor in &found.layers {
+            let Some(key) = needs_index(descriptor)
+                .then(|| keys.get(&descriptor.digest))
+                .flatten()
+            else {
                 layers.push(PublishedLayer::without_index(descriptor.digest, descriptor.size));
                 continue;
-            }
-            let key = match self.own_index(descriptor.digest, &reader) {
-                Some(key) => key,
-                None => self.index_layer(&client, &found, number, None, report).await?,
             };
+            let key = *key;
             let bytes = self.store().index_bytes(key)?;
             let index =
                 LayerIndex::decode(&bytes).map_err(|error| Failure::new(FailureKind::Integrity, error))?;
@@ -124,6 +140,34 @@ impl Images {
             }
         }
         Ok(published)
+    }
+
+    /// An index of each layer that needs one, by the layer's digest.
+    async fn index_layers(
+        &self,
+        client: &Client,
+        found: &FoundImage,
+        reader: &RepositoryName,
+        report: &Report,
+    ) -> Result<HashMap<Digest, LayerKey>, Failure> {
+        let (turns, mut seen) = (&Turns::default(), HashSet::new());
+        let layers = found.layers.iter().enumerate();
+        let wanted: Vec<_> = layers
+            .filter(|(_, layer)| needs_index(layer) && seen.insert(layer.digest))
+            .collect();
+        let indexing = wanted.into_iter().map(|(number, layer)| async move {
+            let _turn = turns.take(layer.size).await;
+            let key = match self.own_index(layer.digest, reader) {
+                Some(key) => key,
+                None => self.index_layer(client, found, number, None, report).await?,
+            };
+            Ok((layer.digest, key))
+        });
+        // In order: of several layers that fail, the lowest is named.
+        stream::iter(indexing)
+            .buffered(AT_ONCE as usize)
+            .try_collect()
+            .await
     }
 
     /// An index that this host made itself, with all its sections, of a layer that the repository is known to have: it says what is
@@ -176,25 +220,26 @@ impl Images {
             .flat_map(LayerBlobs::parts)
             .map(|(_, blob)| blob.size)
             .sum();
+        let files = artifact.layers.iter().flat_map(|(layer, blobs)| {
+            let index = blobs.index.digest;
+            let directory = self
+                .store()
+                .directory()
+                .join(LayerKey { layer: *layer, index }.folder());
+            let parts = blobs.parts();
+            parts.map(move |(name, blob)| (directory.join(name), blob))
+        });
+        let turns = &Turns::default();
+        let pushes = files.map(|(path, blob)| async move {
+            let _turn = turns.take(blob.size).await;
+            push_file(client, repository, &path, blob).await?;
+            Ok::<u64, Failure>(blob.size)
+        });
+        let mut pushed = pin!(stream::iter(pushes).buffered(AT_ONCE as usize));
         let mut done = 0;
-        for (layer, blobs) in &artifact.layers {
-            let key = LayerKey {
-                layer: *layer,
-                index: blobs.index.digest,
-            };
-            let directory = self.store().directory().join(key.folder());
-            for (name, blob) in blobs.parts() {
-                let path = directory.join(name);
-                let bytes = fs::read(&path)
-                    .map_err(|error| Failure::host(format!("read {}", path.display()), error))?;
-                if Digest::of(&bytes) != blob.digest {
-                    let message = format!("{} is damaged; remove the folder and index again", path.display());
-                    return Err(Failure::new(FailureKind::Integrity, message));
-                }
-                push(client, repository, Bytes::from(bytes)).await?;
-                done += blob.size;
-                report(Reply::bytes("push indexes", done, total));
-            }
+        while let Some(size) = pushed.try_next().await? {
+            done += size;
+            report(Reply::bytes("push indexes", done, total));
         }
         let subject = BlobRef {
             digest: found.manifest_digest,
@@ -209,6 +254,44 @@ impl Images {
         let size = serde_json::to_vec(&manifest).map_or(0, |bytes| bytes.len() as u64);
         Ok((pushed.digest, size))
     }
+}
+
+/// Whose turn it is: of small ones a few, or a large one.
+struct Turns(Semaphore);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Semaphore::new(AT_ONCE as usize))
+    }
+}
+
+impl Turns {
+    /// Waits until something of so many bytes may go.
+    async fn take(&self, size: u64) -> Option<SemaphorePermit<'_>> {
+        let places = if size > SMALL { AT_ONCE } else { 1 };
+        // It fails once it is closed, which nobody does.
+        self.0.acquire_many(places).await.ok()
+    }
+}
+
+/// Whether the layer has no table of contents of its own.
+fn needs_index(layer: &Descriptor) -> bool {
+    !has_table_of_contents(layer)
+}
+
+/// Pushes a file of a layer's folder, if it is what it was.
+async fn push_file(
+    client: &Client,
+    repository: &Repository,
+    path: &Path,
+    blob: &BlobRef,
+) -> Result<(), Failure> {
+    let bytes = fs::read(path).map_err(|error| Failure::host(format!("read {}", path.display()), error))?;
+    if Digest::of(&bytes) != blob.digest {
+        let message = format!("{} is damaged; remove the folder and index again", path.display());
+        return Err(Failure::new(FailureKind::Integrity, message));
+    }
+    push(client, repository, Bytes::from(bytes)).await
 }
 
 async fn push(client: &Client, repository: &Repository, bytes: Bytes) -> Result<(), Failure> {

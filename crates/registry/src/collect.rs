@@ -2,6 +2,7 @@
 //!
 //! A dry run of the collection counts what nothing refers to now, not what will be so once the rules have let something go.
 
+use anyhow::{Context as _, ensure};
 use xebec_events::Listener as _;
 use xebec_events::audit::Audit;
 use xebec_events::{Gone, Thing};
@@ -14,14 +15,15 @@ use xebec_store::{CollectOptions, Collected, Store};
 use crate::args::Collect;
 use crate::logging;
 
-/// Collects once, or says what would be collected.
+/// Collects once, or says what would be collected. Nothing goes before there is a place to write down that it went; a dry run needs none.
 pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
     let config = crate::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
     crate::runtime()?.block_on(async {
         let store = Store::open(&config.store).await?;
         let audit = config.audit.as_ref().filter(|_| !args.dry_run);
-        let audit = audit.map(Audit::open).transpose()?;
+        let audit = audit.map(Audit::open).transpose();
+        let audit = audit.context("nothing was deleted")?;
         let mut report_gone = |gone: &Gone| {
             say(gone, args.dry_run);
             if let Some(audit) = &audit {
@@ -32,15 +34,17 @@ pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
         let tidied = upkeep
             .run(args.dry_run, milliseconds_since_1970(), &mut report_gone)
             .await;
-        if let Some(audit) = audit {
-            audit.finish();
-        }
+        let lost = audit.map_or(0, Audit::finish);
         tidied?;
         let options = CollectOptions {
             dry_run: args.dry_run,
         };
         let collected = store.collect(&options).await?;
         report(&collected, args.dry_run);
+        ensure!(
+            lost == 0,
+            "the audit log lacks {lost} of what is said above to be gone; it could not be written"
+        );
         Ok(())
     })
 }

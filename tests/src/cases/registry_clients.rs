@@ -1,11 +1,13 @@
 //! Clients of registries as they are, on `xebec-registry`: push, pull, copy, mount, list, delete, and what refers to an image, as far as
 //! each can. skopeo, crane, oras and regctl with what refers to an image are in `registry.rs`, too.
 
+mod cosign;
+
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::podman::{buildah, podman};
 use super::registry::{layout, missing, said, skopeo_push};
@@ -42,6 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
             &["skopeo", "dockerd", "docker-client", "containerd"],
             docker,
         ),
+        case("cosign", &["skopeo", "cosign"], cosign::cosign),
     ]
 }
 
@@ -85,6 +88,44 @@ fn digest(registry: &OwnRegistry, name: &str) -> Result<String> {
     ]))
 }
 
+/// Whether a repository has a manifest of this digest.
+fn has_manifest(registry: &OwnRegistry, repository: &str, digest: &str) -> Result<bool> {
+    let address = format!("http://{}/v2/{repository}/manifests/{digest}", registry.address);
+    let code = ["-sS", "--output", "/dev/null", "--write-out", "%{http_code}"];
+    match said(Command::new("curl").args(code).arg(&address))?.as_str() {
+        "200" => Ok(true),
+        "404" => Ok(false),
+        other => bail!("{address}: {other}"),
+    }
+}
+
+/// Every blob of an image can be had, whatever else there is of it on this host.
+fn ensure_whole(world: &World, registry: &OwnRegistry, name: &str) -> Result<()> {
+    let fresh = world.path("fresh");
+    run(Command::new("skopeo").args([
+        "copy",
+        "--quiet",
+        "--src-tls-verify=false",
+        &format!("docker://{}/{name}", registry.address),
+        &format!("oci:{}:fresh", fresh.display()),
+    ]))?;
+    Ok(fs::remove_dir_all(fresh)?)
+}
+
+/// The digest of a tag's index artifact, if it has one.
+fn index_artifact(registry: &OwnRegistry, name: &str) -> Result<Option<String>> {
+    let (repository, _) = name.split_once(':').context("no tag")?;
+    let address = format!(
+        "http://{}/v2/{repository}/referrers/{}",
+        registry.address,
+        digest(registry, name)?
+    );
+    let told: serde_json::Value = serde_json::from_str(&said(Command::new("curl").args(["-sS", &address]))?)?;
+    let mut referrers = told["manifests"].as_array().into_iter().flatten();
+    let index = referrers.find(|referrer| referrer["artifactType"] == "application/vnd.xebec.index.v1");
+    Ok(index.and_then(|index| Some(index["digest"].as_str()?.to_owned())))
+}
+
 /// How many blobs a repository was given from another one without being sent. The log of a request follows its answer.
 fn ensure_mounted(registry: &OwnRegistry, repository: &str) -> Result<()> {
     let begin = format!("method=POST path=/v2/{repository}/blobs/uploads/ status=201");
@@ -113,32 +154,49 @@ fn sent(registry: &OwnRegistry, repository: &str) -> u64 {
 }
 
 fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
-    let (address, home) = (&registry.address, world.path(""));
+    oras(world, registry)?;
+    regctl(world, registry)?;
+    Ok("both push, pull, copy with mounts, list and delete".to_owned())
+}
+
+/// What a program of the tools says, with the case's directory for its home.
+fn tool(world: &World, name: &str, arguments: &[&str]) -> Result<String> {
+    let home = world.path("");
+    let mut tool = Command::new(World::tool(name)?);
+    said(tool.args(arguments).current_dir(&home).env("HOME", &home))
+}
+
+fn oras(world: &World, registry: &OwnRegistry) -> Result<()> {
+    let address = &registry.address;
     fs::write(world.path("note.txt"), "a note")?;
-    let tool = |name: &str, arguments: &[&str]| -> Result<String> {
-        said(
-            Command::new(World::tool(name)?)
-                .args(arguments)
-                .current_dir(&home)
-                .env("HOME", &home),
-        )
-    };
-    let oras = |arguments: &[&str]| tool("oras", arguments);
+    let oras = |arguments: &[&str]| tool(world, "oras", arguments);
     let artifact = format!("{address}/oras/note:1");
-    oras(&[
+    let push = [
         "push",
         "--plain-http",
         "--artifact-type",
         "application/x.note",
         &artifact,
-        "note.txt:text/plain",
-    ])?;
+    ];
+    let push = [&push[..], &["note.txt:text/plain"]].concat();
+    oras(&push)?;
     fs::create_dir(world.path("pulled"))?;
     oras(&["pull", "--plain-http", "--output", "pulled", &artifact])?;
     ensure!(fs::read_to_string(world.path("pulled/note.txt"))? == "a note");
     oras(&["tag", "--plain-http", &artifact, "2"])?;
     ensure!(oras(&["repo", "tags", "--plain-http", &format!("{address}/oras/note")])? == "1\n2");
-    ensure!(oras(&["repo", "ls", "--plain-http", address])?.contains("oras/note"));
+    ensure!(oras(&["repo", "ls", "--plain-http", address])? == "oras/note\nteam/app");
+    // One tag moves, the other one stays.
+    fs::write(world.path("note.txt"), "another note")?;
+    oras(&push)?;
+    for (tag, note) in [("1", "another note"), ("2", "a note")] {
+        let tag = format!("{address}/oras/note:{tag}");
+        oras(&["pull", "--plain-http", "--output", "pulled", &tag])?;
+        ensure!(
+            fs::read_to_string(world.path("pulled/note.txt"))? == note,
+            "{tag} is not {note:?}"
+        );
+    }
     oras(&[
         "cp",
         "--from-plain-http",
@@ -147,13 +205,22 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
         &format!("{address}/oras/copy:v1"),
     ])?;
     ensure_mounted(registry, "oras/copy")?;
-    oras(&["manifest", "delete", "--plain-http", "--force", &artifact])?;
+    ensure_whole(world, registry, "oras/copy:v1")?;
+    let note = oras(&["resolve", "--plain-http", &artifact])?;
+    for tag in ["1", "2"] {
+        let tag = format!("{address}/oras/note:{tag}");
+        oras(&["manifest", "delete", "--plain-http", "--force", &tag])?;
+    }
     ensure!(
-        tags(registry, "oras/note")?.is_empty(),
+        tags(registry, "oras/note")?.is_empty() && !has_manifest(registry, "oras/note", &note)?,
         "the manifest is still there"
     );
+    Ok(())
+}
 
-    let regctl = |arguments: &[&str]| tool("regctl", arguments);
+fn regctl(world: &World, registry: &OwnRegistry) -> Result<()> {
+    let address = &registry.address;
+    let regctl = |arguments: &[&str]| tool(world, "regctl", arguments);
     regctl(&["registry", "set", "--tls", "disabled", address])?;
     let copy = format!("{address}/regctl/copy");
     regctl(&[
@@ -168,7 +235,9 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
     regctl(&["image", "export", &format!("{copy}:v1"), "exported.tar"])?;
     regctl(&["image", "import", &format!("{copy}:back"), "exported.tar"])?;
     ensure!(regctl(&["tag", "ls", &copy])? == "back\nv1");
-    ensure!(regctl(&["repo", "ls", address])?.contains("regctl/copy"));
+    let repositories = regctl(&["repo", "ls", address])?;
+    let listed = ["oras/copy", "regctl/copy", "team/app"].map(|name| repositories.contains(name));
+    ensure!(listed == [true; 3], "{repositories}");
     regctl(&["tag", "delete", &format!("{copy}:back")])?;
     ensure!(
         tags(registry, "regctl/copy")? == ["v1"],
@@ -178,10 +247,10 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
     ensure!(regctl(&["image", "digest", &format!("{copy}:v1")])? == wanted);
     regctl(&["manifest", "delete", &format!("{copy}@{wanted}")])?;
     ensure!(
-        tags(registry, "regctl/copy")?.is_empty(),
+        tags(registry, "regctl/copy")?.is_empty() && !has_manifest(registry, "regctl/copy", &wanted)?,
         "the manifest is still there"
     );
-    Ok("both push, pull, copy with mounts, list and delete".to_owned())
+    Ok(())
 }
 
 /// An image is built upon, pushed, pulled and run.
@@ -212,6 +281,7 @@ fn buildah_and_podman(world: &World, registry: &OwnRegistry) -> Result<String> {
     ensure!(ran.stdout == b"by buildah\n", "{ran:?}");
     podman(world, &["push", &name("team/built:1"), &name("podman/copy:1")])?;
     ensure!(tags(registry, "podman/copy")? == ["1"]);
+    ensure_whole(world, registry, "podman/copy:1")?;
     Ok("buildah builds and pushes, podman pulls, runs and pushes".to_owned())
 }
 
@@ -281,9 +351,7 @@ fn containerd(world: &World, registry: &OwnRegistry) -> Result<String> {
 fn docker(world: &World, registry: &OwnRegistry) -> Result<String> {
     let name = format!("{}/team/app:v1", registry.address);
     wait_until(Duration::from_secs(60), "the image has an index", || {
-        let wanted = digest(registry, "team/app:v1")?;
-        let address = format!("http://{}/v2/team/app/referrers/{wanted}", registry.address);
-        Ok(said(Command::new("curl").args(["-sS", &address]))?.contains("vnd.xebec.index"))
+        Ok(index_artifact(registry, "team/app:v1")?.is_some())
     })?;
     let _snapshots = Snapshots::start(world)?;
     let containerd = Containerd::start(world, Line::Two, "")?;
@@ -312,6 +380,7 @@ fn docker(world: &World, registry: &OwnRegistry) -> Result<String> {
     ensure!(digest(registry, "docker/copy:v1")? == digest(registry, "team/app:v1")?);
     docker.does(&["rmi", "--force", &name, &copy])?;
     docker.does(&["pull", "--quiet", &copy])?;
+    ensure_whole(world, registry, "docker/copy:v1")?;
     Ok(format!(
         "pulls lazily and runs, with {sent} bytes of blobs; pushes"
     ))

@@ -169,7 +169,7 @@ fn what_the_registry_lets_go_is_a_line_with_the_rule() {
             why: "[[retention]] 1".to_owned(),
         });
     }
-    audit.finish();
+    assert_eq!(audit.finish(), 0);
     let lines = lines(&path);
     let of = |name: &str| lines.iter().map(|line| line[name].clone()).collect::<Vec<_>>();
     assert_eq!(of("event"), ["delete-tag", "delete-manifest", "delete-copy"]);

@@ -1,6 +1,6 @@
 //! What the rules let go before a collection: tags, manifests without one, and copies of upstreams' images.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reqwest::StatusCode;
@@ -338,21 +338,35 @@ async fn tags_go_that_no_rule_keeps() {
     assert_eq!(status(&registry, &path).await, StatusCode::NOT_FOUND);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn gc_says_which_tags_would_go_and_by_which_rule() {
+/// A registry with the tags ci-1 and ci-2.
+async fn one_of_two_goes() -> Running {
     let registry = Running::start().await;
     for tag in ["ci-1", "ci-2"] {
         registry.push_image("team/app", tag, tag.as_bytes()).await;
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("r.toml");
-    let root = registry.registry.store.config().root.clone();
-    let log = directory.path().join("audit.log");
+    registry
+}
+
+/// A configuration for it by which ci-1 goes, and that is written down there.
+fn with_audit_log(registry: &Running, directory: &tempfile::TempDir, log: &Path) -> PathBuf {
+    let (file, root) = (
+        directory.path().join("r.toml"),
+        &registry.registry.store.config().root,
+    );
     let text = format!(
         "[storage]\nroot = {root:?}\n[audit]\nfile = {log:?}\n[[retention]]\nrepositories = \"team/**\"\nkeep_newest = 1"
     );
     std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gc_says_which_tags_would_go_and_by_which_rule() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("audit.log");
+    let registry = one_of_two_goes().await;
+    let file = with_audit_log(&registry, &directory, &log);
     let file = file.to_str().unwrap();
     let (said, code) = commands::run(&["gc", "--dry-run", "--config", file]).await;
     assert_eq!(code, 0, "{said}");
@@ -386,6 +400,40 @@ async fn gc_says_which_tags_would_go_and_by_which_rule() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn gc_deletes_nothing_while_there_is_no_place_to_write_it_down() {
+    let directory = tempfile::tempdir().unwrap();
+    let registry = one_of_two_goes().await;
+    let is_there = async || status(&registry, "/v2/team/app/manifests/ci-1").await;
+    let log = directory.path().join("nowhere/audit.log");
+    let file = with_audit_log(&registry, &directory, &log);
+    let file = file.to_str().unwrap();
+    let (said, code) = commands::run(&["gc", "--dry-run", "--config", file]).await;
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("would go"), "{said}");
+    let (said, code) = commands::run(&["gc", "--config", file]).await;
+    assert_eq!(code, 1, "{said}");
+    let problem = format!(
+        "nothing was deleted: the audit log {} cannot be written",
+        log.display()
+    );
+    assert!(
+        said.contains(&problem) && said.contains("make its directory"),
+        "{said}"
+    );
+    assert!(!said.contains("is gone"), "{said}");
+    assert_eq!(is_there().await, StatusCode::OK);
+    // Opened, and then full.
+    with_audit_log(&registry, &directory, Path::new("/dev/full"));
+    let (said, code) = commands::run(&["gc", "--config", file]).await;
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains("is gone") && said.contains("the audit log lacks 1 of"),
+        "{said}"
+    );
+    assert_eq!(is_there().await, StatusCode::NOT_FOUND);
+}
+
 /// A process that ends with this.
 struct Serving(std::process::Child);
 
@@ -398,11 +446,7 @@ impl Drop for Serving {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_registry_that_serves_lets_go_is_written_down() {
-    let registry = Running::start().await;
-    for tag in ["ci-1", "ci-2"] {
-        registry.push_image("team/app", tag, tag.as_bytes()).await;
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    let registry = one_of_two_goes().await;
     let directory = tempfile::tempdir().unwrap();
     let (file, log) = (
         directory.path().join("r.toml"),
