@@ -25,4 +25,5 @@ mod property;
 mod race;
 mod scrub;
 mod unused;
+mod upgrade;
 mod uploads;
