@@ -4,6 +4,7 @@ mod adopt;
 mod backup;
 mod blobs;
 mod collect;
+mod forgotten;
 mod holdings;
 mod indexing;
 mod manifests;

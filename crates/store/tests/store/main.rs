@@ -27,3 +27,4 @@ mod scrub;
 mod unused;
 mod upgrade;
 mod uploads;
+mod work;

@@ -26,8 +26,12 @@ const MIGRATIONS: [(&str, &str); VERSIONS] = [
         "0003.sql",
         "sha256:7f54563a1377831be024f3066dcbd412a935e8ca69c7ebda4e3087ce072cc51a",
     ),
+    (
+        "0004.sql",
+        "sha256:fb8a32ce736ed480b5eb25f74f64c384c36a0d07bfcd0cb22ffdf100ab850839",
+    ),
 ];
-const VERSIONS: usize = 3;
+const VERSIONS: usize = 4;
 const CHILD: &str = "XEBEC_STORE_TEST_UPGRADE";
 
 /// Runs what the store does. A connection past it must not wait in there.
@@ -332,6 +336,36 @@ fn a_backup_of_every_earlier_program_is_restored() {
             assert_eq!(listed, [nginx, name("team/app")]);
         });
     }
+}
+
+/// A program that knows the third schema notes nowhere that what it deletes is to be looked at.
+#[test]
+fn what_an_older_program_deletes_beside_this_one_goes_after_a_scrub() {
+    let (directory, mut raw) = left_by(VERSIONS);
+    let mut config = config_of(directory.path());
+    config.grace = Duration::ZERO;
+    let store = wait(Store::open(&config)).unwrap();
+    let collect = || {
+        wait(async {
+            for _ in 0..4 {
+                tokio::time::sleep(Duration::from_millis(3)).await;
+                store.collect(&CollectOptions::default()).await.unwrap();
+            }
+        });
+    };
+    let is_here = || wait(store.any_blob(&digest(TWO))).unwrap().is_some();
+    collect();
+    let image = wait(store.tagged_manifest(&name("library/nginx"), &tag("1.29")));
+    let image = image.unwrap().unwrap().digest;
+    raw.run(&format!(
+        "DELETE FROM tags WHERE digest = '{image}'; DELETE FROM manifest_references WHERE manifest = '{image}';
+         DELETE FROM manifests WHERE digest = '{image}'"
+    ));
+    collect();
+    assert!(is_here(), "nobody has looked at it");
+    wait(store.scrub(&ScrubOptions::default(), |_| ())).unwrap();
+    collect();
+    assert!(!is_here());
 }
 
 #[test]
