@@ -45,6 +45,7 @@ pub(crate) fn config(root: &Path) -> StoreConfig {
     if let Ok(endpoint) = std::env::var(S3) {
         config.objects = ObjectsConfig::S3 {
             endpoint: Some(endpoint),
+            public_endpoint: None,
             bucket: BUCKET.to_owned(),
             prefix: name.to_owned(),
             region: "us-east-1".to_owned(),
