@@ -8,6 +8,7 @@ mod forgotten;
 mod holdings;
 mod indexing;
 mod manifests;
+mod pulls;
 mod restore;
 mod scrub;
 mod tags;

@@ -273,6 +273,19 @@ pub(crate) fn delete(
     Ok(deleted > 0)
 }
 
+/// When a manifest of a repository was pulled last, as far as was noted.
+pub(crate) fn pulled(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<Option<u64>, DatabaseError> {
+    let row = tx.first(
+        "SELECT pulled FROM manifests WHERE repository = $1 AND digest = $2",
+        &[repository.into(), digest.into()],
+    )?;
+    row.map(|mut row| row.unsigned(0)).transpose()
+}
+
 /// Notes when a manifest was pulled last.
 pub(crate) fn note_pull(
     tx: &mut dyn Transaction,
