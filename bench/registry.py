@@ -2,7 +2,7 @@
 nodes with PostgreSQL and S3 beside one node. Called by scripts/bench.sh (`make bench-registry`); tests/gotools/registryload asks.
 
 Environment: XEBEC_REGISTRY_BIN, BENCH_GOTOOLS, BENCH_SCRATCH; BENCH_RUNS (5), BENCH_SECONDS (4) of each measurement by time,
-BENCH_ONLY (of "alone memory indexing large nodes"), BENCH_TAGS (100000), BENCH_REPOSITORIES (10000), BENCH_JSON, BENCH_MARKDOWN.
+BENCH_ONLY (of "alone memory indexing large nodes"), BENCH_TAGS (100000), BENCH_REPOSITORIES (10000), BENCH_BLOBS (20000), BENCH_JSON, BENCH_MARKDOWN.
 """
 
 import contextlib
@@ -31,6 +31,8 @@ SECONDS = os.environ.get("BENCH_SECONDS", "4")
 ONLY = os.environ.get("BENCH_ONLY", "alone memory indexing large nodes").split()
 TAGS = int(os.environ.get("BENCH_TAGS", "100000"))
 REPOSITORIES = int(os.environ.get("BENCH_REPOSITORIES", "10000"))
+BLOBS = int(os.environ.get("BENCH_BLOBS", "20000"))
+LOOSE = 100
 SCRATCH = os.environ["BENCH_SCRATCH"]
 LOAD = os.path.join(os.environ["BENCH_GOTOOLS"], "registryload")
 LAYER, SMALL, PULLED_BY_CROWD = 100 << 20, 20 << 10, 32 << 20
@@ -228,8 +230,39 @@ def fill_distribution(registry):
 def fill_xebec(registry):
     began = time.perf_counter()
     with registry.running():
-        load("fill", "-tags", TAGS, "-repositories", REPOSITORIES, "-clients", 64, *registry.addresses)
-    print(f"{TAGS} tags and as many referrers, {REPOSITORIES} repositories: by the API in {time.perf_counter() - began:.0f} s", flush=True)
+        load("fill", "-tags", TAGS, "-repositories", REPOSITORIES, "-blobs", BLOBS, "-clients", 64, *registry.addresses)
+    print(f"{TAGS} tags and as many referrers, {REPOSITORIES} repositories, {BLOBS} blobs: by the API in"
+          f" {time.perf_counter() - began:.0f} s", flush=True)
+    # It looks at all that is new; what is measured is what comes after that.
+    print(f"the first collection: {collected(registry)[0]:.0f} ms", flush=True)
+
+
+def collected(registry):
+    """How long `gc` takes, in milliseconds, and how many blobs it has deleted. It leaves nothing for a while."""
+    configuration = os.path.join(registry.top, "collection.toml")
+    with open(configuration, "w") as file:
+        file.write('[storage]\ngrace = "0s"\n')
+    root = os.path.join(registry.top, "data-0")
+    began = time.perf_counter()
+    done = subprocess.run(
+        [os.environ["XEBEC_REGISTRY_BIN"], "gc", "--root", root, "--config", configuration], check=True, stdout=subprocess.PIPE)
+    took = (time.perf_counter() - began) * 1e3
+    return took, int(re.search(r"(\d+)  blobs that were condemned before", done.stdout.decode()).group(1))
+
+
+def measure_collection(registry):
+    """`gc` while the registry serves: with nothing to collect, and until blobs are gone that no manifest names. That is three times: a blob
+    is taken from its repository, condemned, and deleted."""
+    with registry.running():
+        nothing, _ = collected(registry)
+        load("push", "-count", LOOSE, "-size", SMALL, "-clients", 4, *registry.addresses)
+        steps = [collected(registry) for _ in range(3)]
+        if sum(deleted for _, deleted in steps) != LOOSE:
+            raise RuntimeError(f"{LOOSE} blobs were to be collected: {steps}")
+        return {
+            "collection with nothing to collect": {"p50_ms": nothing},
+            f"collection of {LOOSE} blobs": {"p50_ms": sum(took for took, _ in steps)},
+        }
 
 
 def measure_large(registry):
@@ -323,7 +356,7 @@ class Found:
         self.rows, self.calls = {}, None
 
     def run(self, registry, measure):
-        if measure is not measure_large:
+        if measure not in (measure_large, measure_collection):
             registry.forget()
         try:
             seen = measure(registry)
@@ -401,6 +434,7 @@ def main():
             fill_distribution(large[0])
             fill_xebec(large[1])
             found.in_turn(large, measure_large)
+            found.in_turn(large[1:], measure_collection)
         if "nodes" in ONLY:
             nodes_too(found, registries.XebecOne(SCRATCH))
     found.show()

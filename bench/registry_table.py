@@ -30,6 +30,8 @@ BESIDE = [
     ("first page of referrers", "p50_ms", "ms", 2, None),
     ("first page of repositories", "p50_ms", "ms", 2, None),
     ("a late page of repositories", "p50_ms", "ms", 2, None),
+    ("collection with nothing to collect", "p50_ms", "ms", 0, None),
+    ("collection of 100 blobs", "p50_ms", "ms", 0, None),
 ]
 # Of two nodes: what the store by itself takes of it.
 NODES = [

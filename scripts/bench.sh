@@ -32,7 +32,8 @@
 #   BENCH_SECONDS=N          of scenarios: how long throughput is measured (60)
 #   BENCH_HOSTS=N            of scenarios: how many hosts a batch is started on (4)
 #   BENCH_MARKDOWN=FILE      of registry: its table, too
-#   BENCH_TAGS=N             of registry: tags of the large repository (100000); BENCH_REPOSITORIES=N others (10000)
+#   BENCH_TAGS=N             of registry: tags of the large repository (100000); BENCH_REPOSITORIES=N others (10000);
+#                            BENCH_BLOBS=N blobs of images (20000)
 #   BENCH_PUBLISH=only       of hello: only make the images, which are kept
 #
 # Everything happens in network, mount and process namespaces of its own, with state of its own; nothing is left

@@ -142,6 +142,15 @@ class Load(unittest.TestCase):
         self.assertEqual(seen["failed"], 0)
         self.assertGreaterEqual(seen["requests"], 4)
 
+    def test_fills_images(self):
+        Handler.manifests.clear()
+        seen = self.load("fill", "-tags", "1", "-blobs", "52")
+        self.assertEqual((seen["failed"], seen["why"] if seen["failed"] else ""), (0, ""))
+        images = [content for path, content in Handler.manifests if "/many/image-" in path]
+        self.assertEqual([1 + len(image["layers"]) for image in images], [50, 2])
+        digests = {one["digest"] for image in images for one in [image["config"], *image["layers"]]}
+        self.assertEqual(len(digests), 52)
+
     def test_fills_a_repository(self):
         Handler.manifests.clear()
         self.load("fill", "-tags", "5", "-each", "2", "-repositories", "2", "-clients", "2")

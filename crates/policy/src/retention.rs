@@ -331,6 +331,11 @@ fn newest<'a>(rule: &RetentionRule, tags: &'a [TagRecord]) -> BTreeSet<&'a str> 
         .collect()
 }
 
+/// Whether a tag is one by which older clients attach something to what has the digest in its name.
+pub fn is_companion(tag: &str) -> bool {
+    companion_of(tag).is_some()
+}
+
 /// What the digest begins with that a tag like `sha256-<hex>` or `sha256-<hex>.sig` belongs to: the referrers tag of the
 /// distribution specification, which has 64 digits of any digest, and cosign's names.
 pub(crate) fn companion_of(tag: &str) -> Option<String> {

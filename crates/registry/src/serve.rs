@@ -177,11 +177,7 @@ async fn tidy(registry: &Registry, upkeep: &Upkeep) {
             listener.let_go(gone);
         }
     };
-    let tidied = match registry.store.write_pulls().await {
-        Ok(()) => upkeep.run(false, milliseconds_since_1970(), &mut report).await,
-        Err(error) => Err(error),
-    };
-    match tidied {
+    match upkeep.run(false, milliseconds_since_1970(), &mut report).await {
         Ok(tidied) if tidied != Tidied::default() => tracing::info!(?tidied, "deleted what the rules let go"),
         Ok(_) => {}
         Err(error) => tracing::error!("deleting what the rules let go: {error}"),

@@ -91,6 +91,8 @@ pub enum ObjectsConfig {
     S3 {
         /// The server: `https://s3.example.com`; none for Amazon's own.
         endpoint: Option<String>,
+        /// The server by the name that clients reach it by, which signed addresses are for; `endpoint` if there is none.
+        public_endpoint: Option<String>,
         /// The bucket.
         bucket: String,
         /// What stands before each key in the bucket, without a slash at its end.

@@ -1,6 +1,7 @@
-//! When manifests and tags were pulled, collected in memory: a pull itself writes nothing.
+//! When manifests and tags were pulled, collected in memory: a pull itself waits for no write.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -14,18 +15,34 @@ const MOST: usize = 65_536;
 pub(crate) type Pull = (RepositoryName, Digest, Option<Tag>);
 
 #[derive(Default)]
-pub(crate) struct Pulls(Mutex<HashMap<Pull, u64>>);
+pub(crate) struct Pulls {
+    noted: Mutex<HashMap<Pull, u64>>,
+    /// Somebody is about to write them down.
+    is_awaited: AtomicBool,
+}
 
 impl Pulls {
     pub(crate) fn note(&self, pull: Pull, at: u64) {
-        let mut noted = self.0.lock();
-        if noted.len() < MOST || noted.contains_key(&pull) {
+        let mut noted = self.noted.lock();
+        if let Some(known) = noted.get_mut(&pull) {
+            *known = at.max(*known);
+        } else if noted.len() < MOST {
             noted.insert(pull, at);
         }
     }
 
     pub(crate) fn take(&self) -> Vec<(Pull, u64)> {
-        let mut noted = self.0.lock();
+        let mut noted = self.noted.lock();
         std::mem::take(&mut *noted).into_iter().collect()
+    }
+
+    /// Whether the caller is the one who writes soon. Whoever is has to call [`Pulls::begin`].
+    pub(crate) fn await_write(&self) -> bool {
+        !self.is_awaited.swap(true, Ordering::AcqRel)
+    }
+
+    /// The write begins: what is noted from now on may not be in it.
+    pub(crate) fn begin(&self) {
+        self.is_awaited.store(false, Ordering::Release);
     }
 }

@@ -3,12 +3,12 @@
 //	registryload get -clients N (-seconds S | -requests N) [-header "NAME: VALUE"] -path PATH ADDRESS...
 //	registryload push -clients N -count N -size BYTES [-whole] -repository NAME ADDRESS...
 //	registryload crowd -pulls N -path PATH -pushes N -size BYTES ADDRESS...
-//	registryload fill -tags N [-each N] -repositories N -clients N ADDRESS
+//	registryload fill -tags N [-each N] -repositories N [-blobs N] -clients N ADDRESS
 //
 // Clients take the addresses in turn. A push is one blob: POST, PATCH with all bytes, and PUT, as most clients do it; -whole leaves PATCH out and
 // sends the bytes with PUT. crowd pulls until all pushes are done, and once at least; push_ms is what the pushes took. fill pushes manifests without blobs:
 // -tags into the repository "large", all of which refer to one manifest, -each tags of one manifest at a time, and one into each of
-// -repositories others.
+// -repositories others. -blobs are so many small ones in images of 50, each of which is a repository.
 package main
 
 import (
@@ -24,11 +24,11 @@ import (
 )
 
 type options struct {
-	clients, requests, count, pulls, pushes, tags, each, repositories, size int
-	seconds                                                                 float64
-	path, header, repository                                                string
-	whole                                                                   bool
-	addresses                                                               []string
+	clients, requests, count, pulls, pushes, tags, each, repositories, blobs, size int
+	seconds                                                                        float64
+	path, header, repository                                                       string
+	whole                                                                          bool
+	addresses                                                                      []string
 }
 
 // What clients have seen, and what this program took for it.
@@ -61,6 +61,7 @@ func parse(arguments []string) options {
 	flags.IntVar(&o.tags, "tags", 0, "tags of one repository")
 	flags.IntVar(&o.each, "each", 1, "tags of each manifest")
 	flags.IntVar(&o.repositories, "repositories", 0, "repositories")
+	flags.IntVar(&o.blobs, "blobs", 0, "blobs in images")
 	_ = flags.Parse(arguments)
 	o.addresses = flags.Args()
 	if len(o.addresses) == 0 {

@@ -10,7 +10,12 @@ import (
 	"time"
 )
 
-const indexType = "application/vnd.oci.image.index.v1+json"
+const (
+	indexType    = "application/vnd.oci.image.index.v1+json"
+	manifestType = "application/vnd.oci.image.manifest.v1+json"
+	// Blobs of an image that fill pushes, the first of which is its configuration.
+	blobsOfImage = 50
+)
 
 // get asks for one path again and again.
 func get(o options) report {
@@ -132,7 +137,23 @@ func crowd(o options) report {
 	return all.report
 }
 
-// fill pushes manifests that name no blob.
+// putImage pushes an image whose blobs nobody else has.
+func putImage(client *connection, o options, all *sum, number, blobs int) {
+	repository := fmt.Sprintf("many/image-%06d", number)
+	var named []string
+	for range blobs {
+		bytes, digest := blob(20)
+		began := time.Now()
+		all.add(began, int64(len(bytes)), pushBlob(client, o, repository, bytes, digest))
+		named = append(named, fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, digest, len(bytes)))
+	}
+	content := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s]}`, manifestType, named[0], strings.Join(named[1:], ","))
+	began := time.Now()
+	found, err := client.ask("PUT", "/v2/"+repository+"/manifests/latest", "Content-Type: "+manifestType+"\r\n", content)
+	all.add(began, 0, expect(found, err, 201))
+}
+
+// fill pushes manifests that name no blob, and images.
 func fill(o options) report {
 	var all sum
 	putManifest := func(client *connection, repository, reference string, content []byte) {
@@ -151,8 +172,15 @@ func fill(o options) report {
 	first.close()
 	var taken atomic.Int64
 	pushes := int64((o.tags + o.each - 1) / o.each)
+	images := int64((o.blobs + blobsOfImage - 1) / blobsOfImage)
+	others := pushes + int64(o.repositories)
 	all.Seconds = together(o, o.clients, func(_ int, client *connection) {
-		for number := taken.Add(1) - 1; number < pushes+int64(o.repositories); number = taken.Add(1) - 1 {
+		for number := taken.Add(1) - 1; number < others+images; number = taken.Add(1) - 1 {
+			if number >= others {
+				image := int(number - others)
+				putImage(client, o, &all, image, min(blobsOfImage, o.blobs-image*blobsOfImage))
+				continue
+			}
 			if number >= pushes {
 				putManifest(client, fmt.Sprintf("many/repository-%06d", number-pushes), "latest", subject)
 				continue

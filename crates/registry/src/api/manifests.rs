@@ -121,7 +121,8 @@ fn send(call: &Call<'_>, repository: &RepositoryName, reference: &Reference, man
         // Who asks for a digest may be about to push an index that lists it: retention leaves it for that. Who asks for a tag
         // only looks whether it was moved.
         if lasting {
-            call.registry.store.note_pull(repository, &manifest.digest, None);
+            let store = &call.registry.store;
+            store.note_pull(repository, &manifest.digest, None, manifest.pulled);
         }
         return Ok(answer);
     }
@@ -143,7 +144,7 @@ fn send(call: &Call<'_>, repository: &RepositoryName, reference: &Reference, man
     };
     call.registry
         .store
-        .note_pull(repository, &manifest.digest, tags.first());
+        .note_pull(repository, &manifest.digest, tags.first(), manifest.pulled);
     let what = What {
         digest: Some(&manifest.digest),
         tags,

@@ -166,6 +166,7 @@ pub(super) enum PostgresTls {
 #[serde(deny_unknown_fields)]
 pub(super) struct S3 {
     pub(super) endpoint: Option<String>,
+    pub(super) public_endpoint: Option<Spanned<String>>,
     pub(super) bucket: String,
     #[serde(default)]
     pub(super) prefix: String,

@@ -240,7 +240,7 @@ fn sound<T, E: std::fmt::Display>(
 mod tests {
     use proptest::prelude::*;
 
-    use xebec_store::DatabaseConfig;
+    use xebec_store::{DatabaseConfig, ObjectsConfig};
 
     use super::*;
 
@@ -272,11 +272,12 @@ mod tests {
                 None => line,
             })
             .collect();
-        parse(
-            &all.join("\n")
-                .replace("_env = \"XEBEC_REGISTRY_", "_env = \"SECRET\" # \""),
-        )
-        .unwrap();
+        let all = all
+            .join("\n")
+            .replace("_env = \"XEBEC_REGISTRY_", "_env = \"SECRET\" # \"")
+            // Only then clients are sent to a public endpoint.
+            .replace("redirect = \"0s\"", "redirect = \"15m\"");
+        parse(&all).unwrap();
     }
 
     #[test]
@@ -340,6 +341,31 @@ mod tests {
         for (lasting, part) in [("59s", "1m at least"), ("8d", "7d at most"), ("soon", "soon")] {
             at(&format!("[storage]\nredirect = \"{lasting}\"\n{bucket}"), 2, part);
         }
+        let public = |address: &str| format!("{bucket}\npublic_endpoint = \"{address}\"");
+        let sent = "[storage]\nredirect = \"15m\"\n";
+        for address in [
+            "",
+            "s3.lan",
+            "//s3.lan",
+            "ftp://s3.lan",
+            "https://",
+            "https://:443",
+            "https://s3.lan:99999",
+            "https://s3.lan/bucket",
+            "https://s3.lan?a",
+            "https://s3.lan/#a",
+            "https://anna@s3.lan",
+            "https://anna:secret@s3.lan",
+            "https://s3 .lan",
+        ] {
+            at(&format!("{sent}{}", public(address)), 5, "and nothing after it");
+        }
+        at(&public("https://s3.lan"), 3, "set redirect in [storage]");
+        at(
+            &format!("[storage]\nredirect = \"0s\"\n{}", public("https://s3.lan")),
+            5,
+            "set redirect in [storage]",
+        );
         at("[[mirror]]\nsource = \"r.lan\"\nevery = \"often\"", 3, "often");
         at("\n[[mirror]]\nsource = \"https://r.lan\"", 2, "https://r.lan");
         at("\n[[retention]]\nrepositories = \"**\"", 2, "says nothing");
@@ -365,6 +391,18 @@ mod tests {
         }
         assert_eq!(redirect(bucket), None);
         assert_eq!(redirect("[storage]\nredirect = \"0s\""), None);
+        for (written, meant) in [
+            ("https://s3.example.com", "https://s3.example.com"),
+            ("http://10.0.0.7:9000/", "http://10.0.0.7:9000"),
+            ("http://[::1]:9000", "http://[::1]:9000"),
+        ] {
+            let text = format!("[storage]\nredirect = \"1m\"\n{bucket}\npublic_endpoint = \"{written}\"");
+            let objects = parse(&text).unwrap().store.objects;
+            assert!(
+                matches!(&objects, ObjectsConfig::S3 { public_endpoint: Some(address), .. } if address == meant),
+                "{written}"
+            );
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hyper::Uri;
 use toml::Spanned;
 use xebec_store::{DatabaseConfig, ObjectsConfig, PostgresTls, StoreConfig, TlsWanted, database_protection};
 
@@ -19,6 +20,7 @@ pub(super) fn store(
     max_manifest: u64,
     environment: Environment<'_>,
 ) -> Result<StoreConfig, Problem> {
+    let redirects = redirect(&storage)?.is_some();
     let database = match storage.postgres {
         None => DatabaseConfig::Embedded,
         Some(postgres) => database(postgres, environment)?,
@@ -30,6 +32,10 @@ pub(super) fn store(
                 |name: Option<Spanned<String>>| name.map(|name| secret(&name, environment)).transpose();
             ObjectsConfig::S3 {
                 endpoint: s3.endpoint,
+                public_endpoint: s3
+                    .public_endpoint
+                    .map(|address| public(&address, redirects))
+                    .transpose()?,
                 bucket: s3.bucket,
                 prefix: s3.prefix.trim_matches('/').to_owned(),
                 region: s3.region,
@@ -102,6 +108,40 @@ pub(super) fn redirect(storage: &file::Storage) -> Result<Option<Duration>, Prob
         at: Some(wanted.span()),
         text: problem.to_owned(),
     })
+}
+
+/// The address of the bucket's server that clients are sent to, if they are sent at all.
+fn public(address: &Spanned<String>, redirects: bool) -> Result<String, Problem> {
+    let problem = match () {
+        () if !is_server(address.get_ref()) => {
+            "it is where clients reach the server of the bucket: http://HOST or https://HOST, with a port if need be, and nothing after it"
+        }
+        () if !redirects => {
+            "it is where clients are sent for blobs, and they are not sent anywhere; set redirect in [storage], as \"15m\", or leave it out"
+        }
+        () => return Ok(address.get_ref().trim_end_matches('/').to_owned()),
+    };
+    Err(Problem {
+        at: Some(address.span()),
+        text: format!("public_endpoint {:?}: {problem}", address.get_ref()),
+    })
+}
+
+fn is_server(address: &str) -> bool {
+    let Ok(uri) = address.parse::<Uri>() else {
+        return false;
+    };
+    let Some(authority) = uri.authority() else {
+        return false;
+    };
+    // No user, and no port that is none.
+    let host = match authority.port_u16() {
+        Some(port) => format!("{}:{port}", authority.host()),
+        None => authority.host().to_owned(),
+    };
+    let is_known = matches!(uri.scheme_str(), Some("http" | "https"));
+    let is_alone = uri.path() == "/" && uri.query().is_none() && !address.contains('#');
+    is_known && is_alone && !authority.host().is_empty() && authority.as_str() == host
 }
 
 /// The value of the variable that a key names.

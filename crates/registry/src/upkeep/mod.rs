@@ -57,6 +57,9 @@ impl Upkeep {
     /// If the store fails. What went before is gone.
     pub async fn run(&self, dry_run: bool, now: u64, report: Report<'_>) -> Result<Tidied, StoreError> {
         let mut tidied = Tidied::default();
+        if !dry_run {
+            self.store.write_pulls().await?;
+        }
         if !self.retention.is_empty() {
             self.retain((dry_run, now), report, &mut tidied).await?;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use xebec_events::{Gone, Thing};
 use xebec_policy::retention::{self, Decision, ManifestRecord};
-use xebec_store::{Holding, RepositoryName, StoreError, TagRecord, Unused};
+use xebec_store::{Holding, RepositoryName, Store, StoreError, TagRecord, Unused};
 
 use super::{Report, Tidied, Upkeep};
 
@@ -35,17 +35,15 @@ impl Upkeep {
                 &self.immutability,
                 now,
             );
-            for (tag, decision) in tags.iter().zip(&plan.tags) {
-                if decision.keep || !(dry_run || self.store.remove_unused_tag(&repository, tag).await?) {
-                    continue;
-                }
-                tidied.tags += 1;
-                report(&self.gone(&repository, Thing::Tag(tag.name.to_string()), decision));
-            }
             let held: BTreeMap<String, &Holding> = held
                 .iter()
                 .map(|holding| (holding.digest.to_string(), holding))
                 .collect();
+            let decided = tags.iter().zip(&plan.tags);
+            let tags: Vec<_> = decided.filter(|(_, decision)| !decision.keep).collect();
+            tidied.tags += self
+                .let_tags_go(&repository, tags, &held, dry_run, report)
+                .await?;
             for decision in plan.manifests.iter().filter(|decision| !decision.keep) {
                 let Some(holding) = held.get(&decision.digest) else {
                     continue;
@@ -63,6 +61,37 @@ impl Upkeep {
             }
         }
         Ok(())
+    }
+
+    /// How many tags went, or would go. What belongs to an image, as older clients tag it, comes last: it stays if an image was used
+    /// meanwhile, and is decided on the next time.
+    async fn let_tags_go(
+        &self,
+        repository: &RepositoryName,
+        tags: Vec<(&TagRecord, &Decision)>,
+        held: &BTreeMap<String, &Holding>,
+        dry_run: bool,
+        report: Report<'_>,
+    ) -> Result<u64, StoreError> {
+        let (belonging, images): (Vec<_>, Vec<_>) = tags
+            .into_iter()
+            .partition(|(_, decision)| retention::is_companion(&decision.name));
+        let (mut gone, mut is_used) = (0, false);
+        for (tags, are_images) in [(images, true), (belonging, false)] {
+            if is_used && !are_images {
+                break;
+            }
+            for (tag, decision) in tags {
+                let pulled = held.get(&decision.digest).map_or(0, |holding| holding.pulled);
+                if !dry_run && !self.store.remove_unused_tag(repository, tag, pulled).await? {
+                    is_used = true;
+                    continue;
+                }
+                gone += 1;
+                report(&self.gone(repository, Thing::Tag(tag.name.to_string()), decision));
+            }
+        }
+        Ok(gone)
     }
 
     fn gone(&self, repository: &RepositoryName, what: Thing, decision: &Decision) -> Gone {
@@ -93,12 +122,18 @@ fn used(holding: &Holding) -> u64 {
     holding.created.max(holding.pushed).max(holding.pulled)
 }
 
+/// When something was pulled last at the latest. What was never pulled is not pulled unnoticed: its first pull is written down at once.
+fn pulled(known: u64) -> Option<u64> {
+    let behind = u64::try_from(Store::PULLS_BEHIND.as_millis()).unwrap_or(u64::MAX);
+    (known > 0).then(|| known.saturating_add(behind))
+}
+
 fn tag_record(tag: &TagRecord) -> retention::TagRecord {
     retention::TagRecord {
         name: tag.name.to_string(),
         digest: tag.digest.to_string(),
         updated: tag.updated,
-        pulled: (tag.pulled > 0).then_some(tag.pulled),
+        pulled: pulled(tag.pulled),
     }
 }
 
@@ -106,7 +141,7 @@ fn manifest_record(holding: &Holding) -> ManifestRecord {
     ManifestRecord {
         digest: holding.digest.to_string(),
         created: holding.created.max(holding.pushed),
-        pulled: (holding.pulled > 0).then_some(holding.pulled),
+        pulled: pulled(holding.pulled),
         subject: holding.subject.as_ref().map(ToString::to_string),
         children: holding.children.iter().map(ToString::to_string).collect(),
     }

@@ -49,8 +49,18 @@ impl S3 {
 
     /// A registry over it.
     async fn registry(&self, change: impl FnOnce(&mut Registry)) -> Running {
+        self.registry_known_as(None, change).await
+    }
+
+    /// The same, whose clients know the server by another name.
+    async fn registry_known_as(
+        &self,
+        public_endpoint: Option<String>,
+        change: impl FnOnce(&mut Registry),
+    ) -> Running {
         let objects = ObjectsConfig::S3 {
             endpoint: Some(self.server.address.clone()),
+            public_endpoint,
             bucket: BUCKET.to_owned(),
             prefix: "some/prefix".to_owned(),
             region: "us-east-1".to_owned(),
@@ -145,6 +155,33 @@ async fn a_client_is_sent_to_the_bucket_for_a_blob_and_a_part_of_it() {
     );
     assert_eq!(part.bytes().await.unwrap(), content[5_000_000..5_000_010]);
     assert_eq!(*pulls.0.lock(), [6_000_000, 6_000_000, 10]);
+}
+
+/// The server is 127.0.0.1 for the registry, and localhost for clients.
+#[tokio::test]
+async fn clients_are_sent_to_the_name_that_they_reach_the_bucket_by() {
+    let Some(s3) = S3::start() else { return };
+    let known = s3.server.address.replace("127.0.0.1", "localhost");
+    assert_ne!(known, s3.server.address);
+    let registry = s3.registry_known_as(Some(known.clone()), redirects).await;
+    let content = vec![7_u8; 6_000_000];
+    let digest = registry.push_blob("a", &content).await;
+    let path = format!("/v2/a/blobs/{digest}");
+    let answer = ask(&registry, Method::GET, &path, &[]).await;
+    assert_eq!(answer.status(), StatusCode::TEMPORARY_REDIRECT);
+    let address = header(&answer, "location").unwrap().to_owned();
+    assert!(
+        address.starts_with(&format!("{known}/{BUCKET}/some/prefix/")),
+        "{address}"
+    );
+    let read = registry.client.get(&address).send().await.unwrap();
+    assert_eq!(read.bytes().await.unwrap(), content);
+    // It is signed for that name, and for no other.
+    let other = address.replace(&known, &s3.server.address);
+    let other = registry.client.get(other).send().await.unwrap();
+    assert_eq!(other.status(), StatusCode::FORBIDDEN);
+    let whole = registry.get(&path).await;
+    assert_eq!(whole.bytes().await.unwrap(), content);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use xebec_policy::eviction::{self, Copied, Limits, Why};
 use xebec_policy::immutability::Immutability;
 use xebec_registry::config::Config;
 use xebec_registry::upkeep::{Tidied, Upkeep};
-use xebec_store::{Algorithm, Digest, Holding, TagRecord};
+use xebec_store::{Algorithm, Digest, Holding, Store, TagRecord};
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::Upstreams;
 
@@ -336,6 +336,48 @@ async fn tags_go_that_no_rule_keeps() {
     assert!(pulled > 0);
     assert_eq!(tidy(&upkeep, false, 8).await.0.manifests, 1);
     assert_eq!(status(&registry, &path).await, StatusCode::NOT_FOUND);
+}
+
+/// What a client has pulled is known to others soon, and to nobody at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_stays_that_was_pulled_within_the_time_also_by_digest_and_from_another_process() {
+    let registry = Running::start().await;
+    let mut digests = Vec::new();
+    for tag in ["ci-1", "ci-2", "ci-3"] {
+        digests.push(registry.push_image("team/app", tag, tag.as_bytes()).await.1);
+    }
+    let config = config("[[retention]]\nrepositories = \"team/**\"\nkeep_pulled_within = \"14d\"");
+    let other = Store::open(registry.registry.store.config()).await.unwrap();
+    let upkeep = Upkeep::new(&other, &config);
+    let by_digest = format!("/v2/team/app/manifests/{}", digests[1]);
+    for path in ["/v2/team/app/manifests/ci-1", &by_digest] {
+        assert_eq!(status(&registry, path).await, StatusCode::OK);
+    }
+    let goes = |gone: &[Gone]| gone.iter().map(|gone| gone.what.clone()).collect::<Vec<_>>();
+    let only = vec![Thing::Tag("ci-3".to_owned())];
+    for _ in 0..500 {
+        let (_, named) = tidy(&upkeep, true, 0).await;
+        if goes(&named) == only {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let (_, named) = tidy(&upkeep, false, 13).await;
+    assert_eq!(goes(&named), only);
+    // So long after the time, it is sure that nobody has pulled them since.
+    let behind = u64::try_from(Store::PULLS_BEHIND.as_millis()).unwrap();
+    let pulled = other
+        .tag(&"team/app".parse().unwrap(), &"ci-1".parse().unwrap())
+        .await;
+    let pulled = pulled.unwrap().unwrap().pulled;
+    let mut gone = Vec::new();
+    for (late, wanted) in [(behind - 1, 0), (behind, 1)] {
+        let now = pulled + 14 * DAY + late;
+        let report = &mut |thing: &Gone| gone.push(thing.what.clone());
+        upkeep.run(false, now, report).await.unwrap();
+        let first = gone.iter().filter(|what| **what == Thing::Tag("ci-1".to_owned()));
+        assert_eq!(first.count(), wanted);
+    }
 }
 
 /// A registry with the tags ci-1 and ci-2.

@@ -10,6 +10,8 @@ mod postgres;
 mod schema;
 mod sqlite;
 mod transaction;
+#[cfg(test)]
+pub(crate) mod work;
 
 pub(crate) use self::engine::Database;
 pub use self::engine::database_protection;

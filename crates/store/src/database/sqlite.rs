@@ -218,12 +218,17 @@ impl Transaction for SqliteTransaction<'_> {
             let values = (0..columns).map(|column| row.get_ref(column).map_err(from_engine).and_then(value));
             found.push(Row(values.collect::<Result<_, _>>()?));
         }
+        drop(rows);
+        #[cfg(test)]
+        super::work::count(self.0, &statement);
         Ok(found)
     }
 
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, DatabaseError> {
         let mut statement = self.0.prepare_cached(&numbered(sql)).map_err(from_engine)?;
         let changed = statement.execute(params_from_iter(values)).map_err(from_engine)?;
+        #[cfg(test)]
+        super::work::count(self.0, &statement);
         Ok(changed as u64)
     }
 

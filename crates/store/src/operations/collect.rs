@@ -7,7 +7,7 @@ use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::Garbage;
 use crate::name::{RepositoryName, UploadId};
-use crate::records::garbage::{self, Loose};
+use crate::records::garbage::{self, Link};
 use crate::records::{blobs, repositories, uploads};
 use crate::store::{Store, milliseconds, now};
 
@@ -49,7 +49,8 @@ pub struct Collected {
 }
 
 impl Store {
-    /// Takes what nothing refers to. It goes in small steps, each of which counts by itself: if it is killed, the next one goes on.
+    /// Takes what nothing refers to. It goes in small steps, each of which counts by itself: if it is killed, the next one goes on. What it
+    /// reads is what has changed since the last one, however much there is besides.
     ///
     /// # Errors
     /// If the database fails.
@@ -64,13 +65,30 @@ impl Store {
         self.condemn(options, before, &mut collected).await?;
         self.sweep_all(options, &mut collected).await?;
         if !options.dry_run {
-            collected.repositories = self
-                .write_records("remove empty repositories", move |tx| {
-                    repositories::remove_empty(tx, before)
-                })
-                .await?;
+            collected.repositories = self.remove_empty_repositories(before).await?;
         }
         Ok(collected)
+    }
+
+    async fn remove_empty_repositories(&self, before: u64) -> Result<u64> {
+        let (mut removed, mut after) = (0, None);
+        loop {
+            let from = after.take();
+            let found = self
+                .write_records("remove empty repositories", move |tx| {
+                    let found = repositories::unchecked(tx, before, STEP, from.as_ref())?;
+                    for repository in &found {
+                        repositories::settle(tx, repository)?;
+                    }
+                    Ok(found)
+                })
+                .await?;
+            removed += found.iter().filter(|repository| !repository.is_used).count() as u64;
+            if found.len() < STEP {
+                return Ok(removed);
+            }
+            after = found.into_iter().next_back();
+        }
     }
 
     async fn end_abandoned_uploads(&self, options: &CollectOptions, collected: &mut Collected) -> Result<()> {
@@ -102,7 +120,8 @@ impl Store {
             if abandoned.len() < STEP {
                 return Ok(());
             }
-            after = abandoned.into_iter().next_back().map(|(id, _)| id);
+            let last = abandoned.into_iter().next_back();
+            after = last.map(|(id, record)| (id, record.touched));
         }
     }
 
@@ -118,7 +137,7 @@ impl Store {
         self.write_records("end an abandoned upload", move |tx| {
             let found = uploads::find(tx, &repository, &id)?;
             if let Some(record) = found.filter(|record| record.touched < before) {
-                uploads::end(tx, &id)?;
+                uploads::give_up(tx, &id)?;
                 garbage::throw_away(tx, &record.object, size, record.progress.as_deref(), now())?;
             }
             Ok(())
@@ -133,20 +152,22 @@ impl Store {
         collected: &mut Collected,
     ) -> Result<()> {
         let dry_run = options.dry_run;
-        let mut after: Option<Loose> = None;
+        let mut after: Option<Link> = None;
         loop {
             let from = after.take();
             let work = move |tx: &mut dyn Transaction| {
-                let loose = garbage::loose_links(tx, before, STEP, from.as_ref())?;
-                for Loose {
-                    repository, digest, ..
-                } in loose.iter().filter(|_| !dry_run)
-                {
-                    blobs::drop_link(tx, *repository, digest, now())?;
+                let links = garbage::unchecked_links(tx, before, STEP, from.as_ref())?;
+                for link in links.iter().filter(|_| !dry_run) {
+                    match link.is_needed {
+                        true => garbage::keep_link(tx, link)?,
+                        false => {
+                            blobs::drop_link(tx, link.repository, &link.digest, now())?;
+                        }
+                    }
                 }
-                Ok(loose)
+                Ok(links)
             };
-            let loose = match dry_run {
+            let links = match dry_run {
                 true => {
                     self.read_records("find blobs that no manifest names", work)
                         .await?
@@ -156,11 +177,11 @@ impl Store {
                         .await?
                 }
             };
-            collected.unlinked += loose.len() as u64;
-            if loose.len() < STEP {
+            collected.unlinked += links.iter().filter(|link| !link.is_needed).count() as u64;
+            if links.len() < STEP {
                 return Ok(());
             }
-            after = loose.into_iter().next_back();
+            after = links.into_iter().next_back();
         }
     }
 
@@ -199,9 +220,12 @@ impl Store {
         loop {
             let from = after.take();
             let step = move |tx: &mut dyn Transaction| {
-                let found = garbage::unlinked(tx, state, before, STEP, from.as_ref())?;
-                for (digest, _) in found.iter().filter(|_| !dry_run) {
-                    work(tx, digest)?;
+                let found = garbage::unchecked(tx, state, before, STEP, from.as_ref())?;
+                for blob in found.iter().filter(|_| !dry_run) {
+                    match blob.is_linked {
+                        true => garbage::keep(tx, &blob.digest)?,
+                        false => work(tx, &blob.digest)?,
+                    }
                 }
                 Ok(found)
             };
@@ -215,12 +239,14 @@ impl Store {
                         .await?
                 }
             };
-            blobs += found.len() as u64;
-            bytes += found.iter().map(|(_, size)| size).sum::<u64>();
+            for blob in found.iter().filter(|blob| !blob.is_linked) {
+                blobs += 1;
+                bytes += blob.size;
+            }
             if found.len() < STEP {
                 return Ok((blobs, bytes));
             }
-            after = found.into_iter().next_back().map(|(digest, _)| digest);
+            after = found.into_iter().next_back();
         }
     }
 
@@ -256,5 +282,124 @@ impl Store {
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::StoreConfig;
+    use crate::database::work::{self, Work};
+    use crate::digest::Algorithm;
+    use crate::model::{Blob, NewManifest, Reference, ReferenceKind};
+    use crate::records::manifests;
+
+    const CHANGED: u64 = 20;
+    const LAYERS: u64 = 3;
+
+    fn digest(text: &str) -> Digest {
+        Digest::of(Algorithm::Sha256, text.as_bytes())
+    }
+
+    fn repository(image: u64) -> RepositoryName {
+        format!("many/of-{}", image / 5).parse().unwrap()
+    }
+
+    fn manifest(image: u64) -> NewManifest {
+        let content = format!("image {image}");
+        let layers = (0..LAYERS).map(|number| Reference {
+            kind: ReferenceKind::Layer,
+            digest: digest(&format!("{image} {number}")),
+            required: true,
+        });
+        NewManifest {
+            digest: digest(&content),
+            media_type: "application/vnd.oci.image.manifest.v1+json".to_owned(),
+            content: content.into(),
+            references: layers.collect(),
+            subject: None,
+            artifact_type: None,
+            annotations: BTreeMap::new(),
+            immutable: Vec::new(),
+            is_pushed: true,
+        }
+    }
+
+    /// An image as pushes record it.
+    fn put(tx: &mut dyn Transaction, image: u64) -> Result<(), DatabaseError> {
+        let (name, new) = (repository(image), manifest(image));
+        let id = repositories::find_or_make(tx, &name, 1)?;
+        for Reference { digest, .. } in &new.references {
+            let blob = Blob {
+                digest: digest.clone(),
+                size: 1,
+                object: format!("no/{}", digest.hex()),
+            };
+            blobs::record(tx, &blob, None, 1)?;
+            blobs::link(tx, id, digest, 1)?;
+        }
+        let tag = "latest".parse().unwrap();
+        manifests::put(tx, &name, &new, &[(tag, None)], 1)?.unwrap();
+        Ok(())
+    }
+
+    async fn collect(store: &Store) -> Collected {
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        store.collect(&CollectOptions::default()).await.unwrap()
+    }
+
+    /// What a collection works in a store of so many images when nothing has changed, and what collections work until some images are
+    /// gone.
+    async fn works(images: u64) -> (Work, Work) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut config = StoreConfig::new(directory.path());
+        (config.grace, config.upload_timeout) = (Duration::ZERO, Duration::ZERO);
+        let store = Store::open(&config).await.unwrap();
+        let fill = move |tx: &mut dyn Transaction| (0..images).try_for_each(|image| put(tx, image));
+        store.write_records("fill", fill).await.unwrap();
+        let records = directory.path().join("records.db");
+        assert_eq!(collect(&store).await, Collected::default());
+        work::take(&records);
+        assert_eq!(collect(&store).await, Collected::default());
+        let idle = work::take(&records);
+        for image in 0..CHANGED {
+            let image = image * images / CHANGED;
+            let (name, digest) = (repository(image), manifest(image).digest);
+            assert!(store.delete_manifest(&name, &digest).await.unwrap());
+            store.begin_upload(&name).await.unwrap();
+        }
+        work::take(&records);
+        let mut all = Collected::default();
+        for _ in 0..4 {
+            let more = collect(&store).await;
+            all.uploads += more.uploads;
+            all.unlinked += more.unlinked;
+            all.deleted += more.deleted;
+        }
+        let wanted = (CHANGED, CHANGED * LAYERS, CHANGED * LAYERS);
+        assert_eq!((all.uploads, all.unlinked, all.deleted), wanted);
+        (idle, work::take(&records))
+    }
+
+    #[tokio::test]
+    async fn a_collection_works_as_much_as_has_changed_however_much_there_is() {
+        let (few, changed_of_few) = works(100).await;
+        let (many, changed_of_many) = works(2000).await;
+        assert!(few.statements > 0 && few.steps > 0, "nothing is counted");
+        for work in [&few, &many, &changed_of_few, &changed_of_many] {
+            assert_eq!(work.scans, Vec::<String>::new());
+        }
+        assert_eq!(few.statements, many.statements);
+        assert!(many.steps <= few.steps + 20, "{few:?}, {many:?}");
+        let of = |work: &Work| (work.statements, work.steps);
+        let ((statements, steps), (more_statements, more_steps)) =
+            (of(&changed_of_few), of(&changed_of_many));
+        assert!(
+            more_statements <= statements + statements / 10 && more_steps <= steps + steps / 10,
+            "{statements} statements of {steps} steps, and {more_statements} of {more_steps} in the large store"
+        );
     }
 }

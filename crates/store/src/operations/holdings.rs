@@ -5,7 +5,7 @@ use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::{Holding, Page, TagRecord, Unused};
 use crate::name::RepositoryName;
-use crate::records::{holdings, repositories, tags};
+use crate::records::{holdings, manifests, repositories, tags};
 use crate::store::Store;
 
 impl Store {
@@ -32,19 +32,31 @@ impl Store {
         Ok(Page::cut(found, n))
     }
 
-    /// Deletes a tag that is still as it was seen; `false` if it was pushed or pulled since, or is gone.
+    /// Deletes a tag that is still as it was seen; `false` if it was pushed or pulled since, or is gone. `pulled` is when its manifest was
+    /// pulled last, as was seen: a pull by digest is use of the tag, too.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn remove_unused_tag(&self, repository: &RepositoryName, seen: &TagRecord) -> Result<bool> {
+    pub async fn remove_unused_tag(
+        &self,
+        repository: &RepositoryName,
+        seen: &TagRecord,
+        pulled: u64,
+    ) -> Result<bool> {
+        self.write_pulls().await?;
         let (repository, seen) = (repository.clone(), seen.clone());
         self.write_records("remove a tag that nobody uses", move |tx| {
             let Some(id) = repositories::find(tx, &repository)? else {
                 return Ok(false);
             };
             match tags::find(tx, id, &seen.name)? {
-                Some(found) if found == seen => tags::delete(tx, id, &seen.name),
-                _ => Ok(false),
+                Some(found) if found == seen => {}
+                _ => return Ok(false),
+            }
+            let is_used = manifests::pulled(tx, id, &seen.digest)?.is_some_and(|at| at > pulled);
+            match is_used {
+                true => Ok(false),
+                false => tags::delete(tx, id, &seen.name),
             }
         })
         .await
@@ -55,6 +67,7 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn remove_unused(&self, repository: &RepositoryName, unused: &Unused) -> Result<bool> {
+        self.write_pulls().await?;
         let (repository, unused) = (repository.clone(), unused.clone());
         self.write_records(
             "remove manifests that nobody uses",

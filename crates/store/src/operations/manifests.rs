@@ -5,7 +5,7 @@ use crate::error::{Result, StoreError};
 use crate::model::{Manifest, NewManifest, Page, PutManifest, ReferenceKind, Referrer};
 use crate::name::{RepositoryName, Tag};
 use crate::records::manifests::{self, Refusal};
-use crate::records::{referrers, repositories, tags};
+use crate::records::{referrers, repositories};
 use crate::store::{Store, now};
 
 impl Store {
@@ -168,36 +168,5 @@ impl Store {
             })
             .await?;
         Ok(Page::cut(found, n))
-    }
-
-    /// Notes in memory that a manifest was pulled, by this tag. [`Store::write_pulls`] writes it down.
-    pub fn note_pull(&self, repository: &RepositoryName, digest: &Digest, tag: Option<&Tag>) {
-        let pull = (repository.clone(), digest.clone(), tag.cloned());
-        self.inner.pulls.note(pull, now());
-    }
-
-    /// Writes down what was pulled since the last time. The server calls it about once a minute, and when it ends.
-    ///
-    /// # Errors
-    /// If the database fails. What was noted is lost then.
-    pub async fn write_pulls(&self) -> Result<()> {
-        let pulls = self.inner.pulls.take();
-        for some in pulls.chunks(256) {
-            let some = some.to_vec();
-            self.write_records("note what was pulled", move |tx| {
-                for ((repository, digest, tag), at) in &some {
-                    let Some(id) = repositories::find(tx, repository)? else {
-                        continue;
-                    };
-                    manifests::note_pull(tx, id, digest, *at)?;
-                    if let Some(tag) = tag {
-                        tags::note_pull(tx, id, tag, *at)?;
-                    }
-                }
-                Ok(())
-            })
-            .await?;
-        }
-        Ok(())
     }
 }

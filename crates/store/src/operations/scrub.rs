@@ -1,4 +1,4 @@
-//! Scrub: all blobs and manifests are read again, and compared with their digests.
+//! Scrub: all blobs and manifests are read again, and compared with their digests. Records that no collection would look at are found, too.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -62,6 +62,7 @@ impl Store {
         mut report: impl FnMut(&Scrubbed) + Send,
     ) -> Result<Scrubbed> {
         let mut scrubbed = Scrubbed::default();
+        self.recall_forgotten().await?;
         self.scrub_manifests(&mut scrubbed).await?;
         let unread_since = now()
             .saturating_sub(milliseconds(options.not_within))

@@ -360,7 +360,7 @@ impl Store {
                 let Some(record) = uploads::find(tx, &repository, &id)? else {
                     return Ok(None);
                 };
-                uploads::end(tx, &id)?;
+                uploads::give_up(tx, &id)?;
                 let since = now();
                 garbage::throw_away(tx, &record.object, size, record.progress.as_deref(), since)?;
                 Ok(Some(Garbage {

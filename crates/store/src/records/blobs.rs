@@ -4,7 +4,7 @@ use crate::database::{DatabaseError, Row, Transaction};
 use crate::digest::Digest;
 use crate::model::Blob;
 use crate::name::RepositoryName;
-use crate::records::garbage;
+use crate::records::{garbage, repositories};
 
 /// A blob that a repository has.
 pub(crate) struct Linked {
@@ -75,13 +75,31 @@ pub(crate) fn link(
     digest: &Digest,
     now: u64,
 ) -> Result<(), DatabaseError> {
+    link_as(tx, repository, digest, true, now)
+}
+
+/// A collection looks at a link that is `unchecked`, and at none that a manifest needs.
+fn link_as(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+    unchecked: bool,
+    now: u64,
+) -> Result<(), DatabaseError> {
     tx.execute(
-        "INSERT INTO repository_blobs (repository, digest, added) VALUES ($1, $2, $3)
-         ON CONFLICT (repository, digest) DO UPDATE SET added = excluded.added",
-        &[repository.into(), digest.into(), now.into()],
+        "INSERT INTO repository_blobs (repository, digest, added, unchecked) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (repository, digest) DO UPDATE SET added = excluded.added,
+         unchecked = CASE WHEN excluded.unchecked = 0 THEN 0 ELSE repository_blobs.unchecked END",
+        &[
+            repository.into(),
+            digest.into(),
+            now.into(),
+            i64::from(unchecked).into(),
+        ],
     )?;
     tx.execute(
-        "UPDATE blobs SET state = 'present', changed = $2 WHERE digest = $1 AND state <> 'present'",
+        "UPDATE blobs SET state = 'present', changed = $2, unchecked = 0
+         WHERE digest = $1 AND (state <> 'present' OR unchecked = 1)",
         &[digest.into(), now.into()],
     )?;
     Ok(())
@@ -101,6 +119,33 @@ pub(crate) fn promise(
     Ok(found.map(|linked| linked.blob))
 }
 
+/// The same for a blob that a manifest names from now on.
+pub(crate) fn need(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+    now: u64,
+) -> Result<(), DatabaseError> {
+    if of_repository(tx, repository, digest)?.is_some() {
+        link_as(tx, repository, digest, false, now)?;
+    }
+    Ok(())
+}
+
+/// A collection looks again at the links of all that a manifest names, before it goes.
+pub(crate) fn release(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    manifest: &Digest,
+) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE repository_blobs SET unchecked = 1 WHERE repository = $1 AND unchecked = 0 AND digest IN
+         (SELECT digest FROM manifest_references WHERE repository = $1 AND manifest = $2)",
+        &[repository.into(), manifest.into()],
+    )?;
+    Ok(())
+}
+
 /// Takes a blob from a repository; `false` if it had none.
 pub(crate) fn drop_link(
     tx: &mut dyn Transaction,
@@ -113,13 +158,14 @@ pub(crate) fn drop_link(
         &[repository.into(), digest.into()],
     )?;
     tx.execute(
-        "UPDATE blobs SET changed = $2 WHERE digest = $1 AND state = 'present'",
+        "UPDATE blobs SET changed = $2, unchecked = 1 WHERE digest = $1 AND state = 'present'",
         &[digest.into(), now.into()],
     )?;
+    repositories::look_at(tx, repository)?;
     Ok(removed > 0)
 }
 
-/// Records an object that is whole as a blob. If the blob has an object already, and it is `sound`, that is kept and the new one is
+/// Records an object that is whole as a blob, which the caller links in the same transaction. If the blob has an object already, and it is `sound`, that is kept and the new one is
 /// garbage; else the new one takes its place. Returns the blob, and the object that is garbage now.
 pub(crate) fn record(
     tx: &mut dyn Transaction,
@@ -133,7 +179,8 @@ pub(crate) fn record(
     )?;
     let Some(mut row) = row else {
         tx.execute(
-            "INSERT INTO blobs (digest, size, object, state, changed) VALUES ($1, $2, $3, 'present', $4)",
+            "INSERT INTO blobs (digest, size, object, state, changed, unchecked)
+             VALUES ($1, $2, $3, 'present', $4, 0)",
             &[
                 (&new.digest).into(),
                 new.size.into(),

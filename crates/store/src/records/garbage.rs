@@ -3,7 +3,7 @@
 //! Every object has one record at any time: its upload's, its blob's, or one here. What moves it from one to the other is one
 //! transaction. So no object is forgotten, and none is deleted that a blob has.
 
-use crate::database::{DatabaseError, Row, Transaction};
+use crate::database::{DatabaseError, Transaction};
 use crate::digest::Digest;
 use crate::model::Garbage;
 
@@ -54,64 +54,111 @@ pub(crate) fn forget(tx: &mut dyn Transaction, object: &str) -> Result<(), Datab
     Ok(())
 }
 
-/// A blob of a repository that none of its manifests names.
-pub(crate) struct Loose {
+/// A link at which a collection looks.
+pub(crate) struct Link {
     pub(crate) repository: i64,
     pub(crate) digest: Digest,
+    added: i64,
+    /// Whether a manifest of the repository names the blob.
+    pub(crate) is_needed: bool,
 }
 
-/// Links that no manifest of their repository needs, and that were not promised since that time.
-pub(crate) fn loose_links(
+/// So many links that were not promised since that time and that may be needed no more. Whether one is, is looked up one by one: a
+/// database must not read all manifests to answer for a few links.
+pub(crate) fn unchecked_links(
     tx: &mut dyn Transaction,
     before: u64,
     n: usize,
-    after: Option<&Loose>,
-) -> Result<Vec<Loose>, DatabaseError> {
-    let (repository, digest) = after.map_or((0, String::new()), |loose| {
-        (loose.repository, loose.digest.to_string())
+    after: Option<&Link>,
+) -> Result<Vec<Link>, DatabaseError> {
+    let (added, repository, digest) = after.map_or((-1, 0, String::new()), |last| {
+        (last.added, last.repository, last.digest.to_string())
     });
     let rows = tx.query(
-        "SELECT repository, digest FROM repository_blobs
-         WHERE (repository > $2 OR (repository = $2 AND digest > $3)) AND added < $1
-         AND NOT EXISTS (SELECT 1 FROM manifest_references
+        "SELECT repository, digest, added, COALESCE((SELECT 1 FROM manifest_references
              WHERE manifest_references.repository = repository_blobs.repository
-             AND manifest_references.digest = repository_blobs.digest)
-         ORDER BY repository, digest LIMIT $4",
-        &[before.into(), repository.into(), digest.into(), n.into()],
+             AND manifest_references.digest = repository_blobs.digest LIMIT 1), 0)
+         FROM repository_blobs WHERE unchecked = 1 AND added < $1 AND (added, repository, digest) > ($2, $3, $4)
+         ORDER BY added, repository, digest LIMIT $5",
+        &[
+            before.into(),
+            added.into(),
+            repository.into(),
+            digest.into(),
+            n.into(),
+        ],
     )?;
-    let loose = rows.into_iter().map(|mut row| {
-        Ok(Loose {
+    let links = rows.into_iter().map(|mut row| {
+        Ok(Link {
             repository: row.integer(0)?,
             digest: row.parsed(1)?,
+            added: row.integer(2)?,
+            is_needed: row.integer(3)? > 0,
         })
     });
-    loose.collect()
+    links.collect()
 }
 
-fn digest_and_size(mut row: Row) -> Result<(Digest, u64), DatabaseError> {
-    Ok((row.parsed(0)?, row.unsigned(1)?))
+/// Nobody looks at this link again until a manifest goes that names the blob.
+pub(crate) fn keep_link(tx: &mut dyn Transaction, link: &Link) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE repository_blobs SET unchecked = 0 WHERE repository = $1 AND digest = $2",
+        &[link.repository.into(), (&link.digest).into()],
+    )?;
+    Ok(())
 }
 
-/// Blobs that no repository has, in this state since before that time.
-pub(crate) fn unlinked(
+/// A blob at which a collection looks.
+pub(crate) struct Unchecked {
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+    changed: i64,
+    /// Whether a repository has it.
+    pub(crate) is_linked: bool,
+}
+
+/// So many blobs in this state since before that time that no repository may have any more.
+pub(crate) fn unchecked(
     tx: &mut dyn Transaction,
     state: &str,
     before: u64,
     n: usize,
-    after: Option<&Digest>,
-) -> Result<Vec<(Digest, u64)>, DatabaseError> {
+    after: Option<&Unchecked>,
+) -> Result<Vec<Unchecked>, DatabaseError> {
+    let (changed, digest) = after.map_or((-1, String::new()), |last| {
+        (last.changed, last.digest.to_string())
+    });
     let rows = tx.query(
-        "SELECT digest, size FROM blobs WHERE state = $1 AND changed < $2 AND digest > $4
-         AND NOT EXISTS (SELECT 1 FROM repository_blobs WHERE repository_blobs.digest = blobs.digest)
-         ORDER BY digest LIMIT $3",
+        "SELECT digest, size, changed, COALESCE(
+             (SELECT 1 FROM repository_blobs WHERE repository_blobs.digest = blobs.digest LIMIT 1), 0)
+         FROM blobs WHERE unchecked = 1 AND state = $1 AND changed < $2 AND (changed, digest) > ($3, $4)
+         ORDER BY changed, digest LIMIT $5",
         &[
             state.into(),
             before.into(),
+            changed.into(),
+            digest.into(),
             n.into(),
-            after.map(Digest::to_string).unwrap_or_default().into(),
         ],
     )?;
-    rows.into_iter().map(digest_and_size).collect()
+    let found = rows.into_iter().map(|mut row| {
+        Ok(Unchecked {
+            digest: row.parsed(0)?,
+            size: row.unsigned(1)?,
+            changed: row.integer(2)?,
+            is_linked: row.integer(3)? > 0,
+        })
+    });
+    found.collect()
+}
+
+/// Nobody looks at this blob again until a repository loses it.
+pub(crate) fn keep(tx: &mut dyn Transaction, digest: &Digest) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE blobs SET unchecked = 0 WHERE digest = $1 AND state = 'present'",
+        &[digest.into()],
+    )?;
+    Ok(())
 }
 
 /// Marks a blob that no repository has.

@@ -47,7 +47,7 @@ pub(crate) fn put(
         None => repositories::find_or_make(tx, name, now)?,
     };
     let is_new = !exists(tx, repository, &new.digest)?;
-    write(tx, repository, new, now)?;
+    write(tx, repository, new, is_new, now)?;
     let mut moved = Vec::new();
     for (tag, at) in new_tags {
         let old = tags::find(tx, repository, tag)?.map(|tag| tag.digest);
@@ -94,6 +94,7 @@ fn write(
     tx: &mut dyn Transaction,
     repository: i64,
     new: &NewManifest,
+    is_new: bool,
     now: u64,
 ) -> Result<(), DatabaseError> {
     tx.execute(
@@ -123,7 +124,9 @@ fn write(
             if new.is_pushed { now } else { 0 }.into(),
         ],
     )?;
-    remove_references(tx, repository, &new.digest)?;
+    if !is_new {
+        remove_references(tx, repository, &new.digest)?;
+    }
     for Reference { kind, digest, .. } in &new.references {
         tx.execute(
             "INSERT INTO manifest_references (repository, manifest, kind, digest) VALUES ($1, $2, $3, $4)
@@ -136,7 +139,7 @@ fn write(
             ],
         )?;
         if *kind != ReferenceKind::Manifest {
-            blobs::promise(tx, repository, digest, now)?;
+            blobs::need(tx, repository, digest, now)?;
         }
     }
     Ok(())
@@ -147,6 +150,7 @@ fn remove_references(
     repository: i64,
     digest: &Digest,
 ) -> Result<(), DatabaseError> {
+    blobs::release(tx, repository, digest)?;
     tx.execute(
         "DELETE FROM manifest_references WHERE repository = $1 AND manifest = $2",
         &[repository.into(), digest.into()],
@@ -261,11 +265,25 @@ pub(crate) fn delete(
         "DELETE FROM manifests WHERE repository = $1 AND digest = $2",
         &values,
     )?;
+    repositories::look_at(tx, repository)?;
     tx.execute(
         "DELETE FROM manifest_contents WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM manifests WHERE digest = $1)",
         &[digest.into()],
     )?;
     Ok(deleted > 0)
+}
+
+/// When a manifest of a repository was pulled last, as far as was noted.
+pub(crate) fn pulled(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+) -> Result<Option<u64>, DatabaseError> {
+    let row = tx.first(
+        "SELECT pulled FROM manifests WHERE repository = $1 AND digest = $2",
+        &[repository.into(), digest.into()],
+    )?;
+    row.map(|mut row| row.unsigned(0)).transpose()
 }
 
 /// Notes when a manifest was pulled last.

@@ -101,15 +101,58 @@ pub(crate) fn usage(tx: &mut dyn Transaction, prefix: &str) -> Result<Usage, Dat
     })
 }
 
-/// Removes repositories that have been empty since before that time; how many.
-pub(crate) fn remove_empty(tx: &mut dyn Transaction, before: u64) -> Result<u64, DatabaseError> {
+/// Something of it has gone: a collection sees whether it is empty.
+pub(crate) fn look_at(tx: &mut dyn Transaction, id: i64) -> Result<(), DatabaseError> {
     tx.execute(
-        "DELETE FROM repositories WHERE created < $1
-         AND NOT EXISTS (SELECT 1 FROM manifests WHERE manifests.repository = repositories.id)
-         AND NOT EXISTS (SELECT 1 FROM repository_blobs WHERE repository_blobs.repository = repositories.id)
-         AND NOT EXISTS (SELECT 1 FROM uploads WHERE uploads.repository = repositories.id)",
-        &[before.into()],
-    )
+        "UPDATE repositories SET unchecked = 1 WHERE id = $1 AND unchecked = 0",
+        &[id.into()],
+    )?;
+    Ok(())
+}
+
+/// A repository at which a collection looks.
+pub(crate) struct Unchecked {
+    pub(crate) id: i64,
+    created: i64,
+    /// Whether it has anything.
+    pub(crate) is_used: bool,
+}
+
+/// So many repositories that are older than that and of which something may have gone.
+pub(crate) fn unchecked(
+    tx: &mut dyn Transaction,
+    before: u64,
+    n: usize,
+    after: Option<&Unchecked>,
+) -> Result<Vec<Unchecked>, DatabaseError> {
+    let (created, id) = after.map_or((-1, 0), |last| (last.created, last.id));
+    let rows = tx.query(
+        "SELECT id, created, COALESCE(
+             (SELECT 1 FROM manifests WHERE manifests.repository = repositories.id LIMIT 1),
+             (SELECT 1 FROM repository_blobs WHERE repository_blobs.repository = repositories.id LIMIT 1),
+             (SELECT 1 FROM uploads WHERE uploads.repository = repositories.id LIMIT 1), 0)
+         FROM repositories WHERE unchecked = 1 AND created < $1 AND (created, id) > ($2, $3)
+         ORDER BY created, id LIMIT $4",
+        &[before.into(), created.into(), id.into(), n.into()],
+    )?;
+    let found = rows.into_iter().map(|mut row| {
+        Ok(Unchecked {
+            id: row.integer(0)?,
+            created: row.integer(1)?,
+            is_used: row.integer(2)? > 0,
+        })
+    });
+    found.collect()
+}
+
+/// Removes one that is empty, and does not look again at one that is not, until something of it goes.
+pub(crate) fn settle(tx: &mut dyn Transaction, found: &Unchecked) -> Result<(), DatabaseError> {
+    let sql = match found.is_used {
+        true => "UPDATE repositories SET unchecked = 0 WHERE id = $1",
+        false => "DELETE FROM repositories WHERE id = $1",
+    };
+    tx.execute(sql, &[found.id.into()])?;
+    Ok(())
 }
 
 /// How many there are.

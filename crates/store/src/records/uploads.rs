@@ -67,18 +67,33 @@ pub(crate) fn end(tx: &mut dyn Transaction, id: &UploadId) -> Result<bool, Datab
     Ok(tx.execute("DELETE FROM uploads WHERE id = $1", &[id.into()])? > 0)
 }
 
-/// So many of those that nobody has touched since that time, in the order of their ids.
+/// Ends one of which no blob comes.
+pub(crate) fn give_up(tx: &mut dyn Transaction, id: &UploadId) -> Result<(), DatabaseError> {
+    let ended = tx.first(
+        "DELETE FROM uploads WHERE id = $1 RETURNING repository",
+        &[id.into()],
+    )?;
+    match ended {
+        Some(mut row) => repositories::look_at(tx, row.integer(0)?),
+        None => Ok(()),
+    }
+}
+
+/// So many of those that nobody has touched since that time, those that have waited longest first.
 pub(crate) fn abandoned(
     tx: &mut dyn Transaction,
     before: u64,
     n: usize,
-    after: Option<&UploadId>,
+    after: Option<&(UploadId, u64)>,
 ) -> Result<Vec<(UploadId, UploadRecord)>, DatabaseError> {
+    let (id, touched) = after.map_or(("", -1), |(id, touched)| {
+        (id.as_str(), i64::try_from(*touched).unwrap_or(i64::MAX))
+    });
     let rows = tx.query(
         "SELECT uploads.id, name, object, size, progress, touched FROM uploads
          JOIN repositories ON repositories.id = repository
-         WHERE touched < $1 AND uploads.id > $3 ORDER BY uploads.id LIMIT $2",
-        &[before.into(), n.into(), after.map_or("", UploadId::as_str).into()],
+         WHERE touched < $1 AND (touched, uploads.id) > ($3, $4) ORDER BY touched, uploads.id LIMIT $2",
+        &[before.into(), n.into(), touched.into(), id.into()],
     )?;
     let records = rows.into_iter().map(|mut row| {
         let record = UploadRecord {
@@ -95,5 +110,8 @@ pub(crate) fn abandoned(
 
 /// Forgets all that is under way, in a copy of the records: the objects are not copied.
 pub(crate) fn forget_all(tx: &mut dyn Transaction) -> Result<(), DatabaseError> {
-    tx.batch("DELETE FROM uploads; DELETE FROM garbage;")
+    tx.batch(
+        "UPDATE repositories SET unchecked = 1 WHERE id IN (SELECT repository FROM uploads);
+         DELETE FROM uploads; DELETE FROM garbage;",
+    )
 }

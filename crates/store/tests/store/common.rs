@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::upgrade::raw::Raw;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use xebec_store::*;
@@ -44,6 +45,7 @@ pub(crate) fn config(root: &Path) -> StoreConfig {
     if let Ok(endpoint) = std::env::var(S3) {
         config.objects = ObjectsConfig::S3 {
             endpoint: Some(endpoint),
+            public_endpoint: None,
             bucket: BUCKET.to_owned(),
             prefix: name.to_owned(),
             region: "us-east-1".to_owned(),
@@ -237,8 +239,36 @@ pub(crate) async fn files_become(test: &TestStore, wanted: usize) {
     panic!("{} files, {wanted} wanted", files(test));
 }
 
+/// Records that nothing needs and at which no collection would look.
+const FORGOTTEN: [&str; 3] = [
+    "SELECT repository, digest FROM repository_blobs WHERE unchecked = 0
+     AND NOT EXISTS (SELECT 1 FROM manifest_references WHERE manifest_references.repository = repository_blobs.repository
+         AND manifest_references.digest = repository_blobs.digest)",
+    "SELECT digest FROM blobs WHERE unchecked = 0
+     AND NOT EXISTS (SELECT 1 FROM repository_blobs WHERE repository_blobs.digest = blobs.digest)",
+    "SELECT name FROM repositories WHERE unchecked = 0
+     AND NOT EXISTS (SELECT 1 FROM manifests WHERE repository = id)
+     AND NOT EXISTS (SELECT 1 FROM repository_blobs WHERE repository = id)
+     AND NOT EXISTS (SELECT 1 FROM uploads WHERE repository = repositories.id)",
+];
+
+/// Whatever has happened, nothing is forgotten.
+pub(crate) fn assert_nothing_forgotten(root: &Path) {
+    let root = root.to_owned();
+    // The client waits, which a task must not.
+    let looking = std::thread::spawn(move || {
+        let mut raw = Raw::open(&root);
+        for sql in FORGOTTEN {
+            let found = raw.rows(sql);
+            assert!(found.is_empty(), "no collection looks at {found:?}");
+        }
+    });
+    looking.join().unwrap();
+}
+
 /// Deletes all manifests, and collects until nothing is left to do.
 pub(crate) async fn collect_all(test: &TestStore) {
+    assert_nothing_forgotten(test.directory.path());
     let store = &test.store;
     for repository in store.repositories(1000, None).await.unwrap().items {
         for found in store.manifests(&repository, 100_000, None).await.unwrap().items {

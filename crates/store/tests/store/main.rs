@@ -25,4 +25,6 @@ mod property;
 mod race;
 mod scrub;
 mod unused;
+mod upgrade;
 mod uploads;
+mod work;

@@ -127,8 +127,8 @@ async fn pulls_are_noted() {
         let (store, a) = (&test.store, name("a"));
         let one = manifest("one", Vec::new());
         store.put_manifest(&a, &one, &[tag("x"), tag("y")]).await.unwrap();
-        store.note_pull(&a, &one.digest, Some(&tag("x")));
-        store.note_pull(&name("unknown"), &one.digest, None);
+        store.note_pull(&a, &one.digest, Some(&tag("x")), 0);
+        store.note_pull(&name("unknown"), &one.digest, None, 0);
         store.write_pulls().await.unwrap();
         assert_ne!(
             store.tag(&a, &tag("x")).await.unwrap().unwrap().pulled,
@@ -138,5 +138,27 @@ async fn pulls_are_noted() {
         );
         assert_eq!(store.tag(&a, &tag("y")).await.unwrap().unwrap().pulled, 0);
         assert_ne!(store.manifest(&a, &one.digest).await.unwrap().unwrap().pulled, 0);
+    }
+}
+
+#[tokio::test]
+async fn pulls_that_could_not_be_written_are_written_later() {
+    if std::env::var_os(POSTGRES).is_some() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let one = manifest("one", Vec::new());
+        store.put_manifest(&a, &one, &[]).await.unwrap();
+        let raw = rusqlite::Connection::open(test.directory.path().join("records.db")).unwrap();
+        let refuse =
+            "CREATE TRIGGER refuse BEFORE UPDATE ON manifests BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        raw.execute_batch(refuse).unwrap();
+        store.note_pull(&a, &one.digest, None, u64::MAX);
+        assert!(store.write_pulls().await.is_err());
+        raw.execute_batch("DROP TRIGGER refuse").unwrap();
+        store.write_pulls().await.unwrap();
+        let found = store.manifest(&a, &one.digest).await.unwrap();
+        assert_ne!(found.unwrap().pulled, 0);
     }
 }

@@ -244,6 +244,7 @@ fn the_store_answers_as_its_model() {
                     assert_eq!(answer, model.apply(request), "{request:?} over {}", test.engine);
                     compare(&test.store, &model).await;
                 }
+                assert_nothing_forgotten(test.directory.path());
             }
         });
     });

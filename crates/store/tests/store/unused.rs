@@ -77,7 +77,7 @@ async fn copies_go_with_their_tags_unless_one_of_them_is_in_use() {
             .max(held(store, &a, &other.digest).await.created);
         let both = |since| unused(&[&one, &other], since, true);
         tokio::time::sleep(std::time::Duration::from_millis(3)).await;
-        store.note_pull(&a, &other.digest, None);
+        store.note_pull(&a, &other.digest, None, 0);
         store.write_pulls().await.unwrap();
         assert!(
             !store.remove_unused(&a, &both(seen)).await.unwrap(),
@@ -120,6 +120,51 @@ async fn copies_go_with_their_tags_unless_one_of_them_is_in_use() {
     }
 }
 
+/// By its name or by its digest, in this process or another: what a client was answered moments ago stays.
+#[tokio::test]
+async fn a_tag_stays_that_was_pulled_a_moment_ago() {
+    for test in engines(no_grace).await {
+        let (store, a) = (&test.store, name("a"));
+        let other = Store::open(store.config()).await.unwrap();
+        let one = manifest("one", Vec::new());
+        store.put_manifest(&a, &one, &[tag("v1")]).await.unwrap();
+        for by_tag in [true, false] {
+            // No rule's decision, of this process or the other, has seen the pull.
+            let seen = store.tag(&a, &tag("v1")).await.unwrap().unwrap();
+            let pulled = held(store, &a, &one.digest).await.pulled;
+            tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+            let v1 = tag("v1");
+            store.note_pull(&a, &one.digest, by_tag.then_some(&v1), now());
+            assert!(
+                !store.remove_unused_tag(&a, &seen, pulled).await.unwrap(),
+                "by tag: {by_tag}, {}",
+                test.engine
+            );
+        }
+        let before = held(&other, &a, &one.digest).await.pulled;
+        let long_ago = 1;
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+        store.note_pull(&a, &one.digest, None, long_ago);
+        let mut known = before;
+        for _ in 0..500 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            known = held(&other, &a, &one.digest).await.pulled;
+            if known > before {
+                break;
+            }
+        }
+        assert!(known > before, "another process does not learn of the pull");
+        let seen = other.tag(&a, &tag("v1")).await.unwrap().unwrap();
+        assert!(!other.remove_unused_tag(&a, &seen, before).await.unwrap());
+        assert!(other.remove_unused_tag(&a, &seen, known).await.unwrap());
+    }
+}
+
+fn now() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}
+
 #[tokio::test]
 async fn a_manifest_goes_by_itself_only_while_nothing_leads_to_it() {
     for test in engines(no_grace).await {
@@ -136,7 +181,7 @@ async fn a_manifest_goes_by_itself_only_while_nothing_leads_to_it() {
         tokio::time::sleep(std::time::Duration::from_millis(3)).await;
         store.put_manifest(&a, &one, &[tag("v1")]).await.unwrap();
         assert!(
-            !store.remove_unused_tag(&a, &seen).await.unwrap(),
+            !store.remove_unused_tag(&a, &seen, 0).await.unwrap(),
             "it was pushed again"
         );
         let seen = store.tag(&a, &tag("v1")).await.unwrap().unwrap();
@@ -148,7 +193,7 @@ async fn a_manifest_goes_by_itself_only_while_nothing_leads_to_it() {
             !store.remove_unused(&a, &signature).await.unwrap(),
             "what it refers to has its tag yet"
         );
-        assert!(store.remove_unused_tag(&a, &seen).await.unwrap());
+        assert!(store.remove_unused_tag(&a, &seen, 0).await.unwrap());
         assert!(store.remove_unused(&a, &signature).await.unwrap());
         let mut index = manifest("index", Vec::new());
         index.references = vec![Reference {

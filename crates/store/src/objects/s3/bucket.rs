@@ -25,6 +25,8 @@ const PARTS_AHEAD: usize = 16;
 #[derive(Clone)]
 pub(crate) struct Bucket {
     pub(super) client: Arc<AmazonS3>,
+    /// The same bucket by the name that clients reach it by. It is asked for nothing.
+    signer: Arc<AmazonS3>,
     /// The room for parts that no upload waits for yet.
     pub(super) ahead: Arc<Semaphore>,
     prefix: String,
@@ -34,37 +36,27 @@ impl Bucket {
     pub(crate) fn open(config: &ObjectsConfig) -> io::Result<Self> {
         let ObjectsConfig::S3 {
             endpoint,
-            bucket,
+            public_endpoint,
             prefix,
-            region,
-            access_key,
-            secret_key,
+            ..
         } = config
         else {
             return Err(io::Error::other("no bucket is configured"));
         };
         // Another part of the program may have installed one before.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let options = ClientOptions::new()
-            .with_timeout_disabled()
-            .with_read_timeout(PATIENCE)
-            .with_connect_timeout(PATIENCE);
-        let mut builder = AmazonS3Builder::new()
-            .with_client_options(options)
-            .with_bucket_name(bucket)
-            .with_region(region);
-        if let Some(endpoint) = endpoint {
-            builder = builder
-                .with_endpoint(endpoint)
-                .with_allow_http(endpoint.starts_with("http://"));
-        }
-        if let (Some(access_key), Some(secret_key)) = (access_key, secret_key) {
-            builder = builder
-                .with_access_key_id(access_key)
-                .with_secret_access_key(secret_key);
-        }
+        let client = builder(config, endpoint.as_deref()).build();
+        let client = Arc::new(client.map_err(from_store)?);
+        let signer = match public_endpoint {
+            None => Arc::clone(&client),
+            Some(public) => {
+                let signer = builder(config, Some(public)).with_credentials(Arc::clone(client.credentials()));
+                Arc::new(signer.build().map_err(from_store)?)
+            }
+        };
         Ok(Self {
-            client: Arc::new(builder.build().map_err(from_store)?),
+            client,
+            signer,
             ahead: Arc::new(Semaphore::new(PARTS_AHEAD)),
             prefix: prefix.clone(),
         })
@@ -116,14 +108,46 @@ impl Bucket {
         }
     }
 
-    /// An address at which anybody may read an object for a while.
+    /// An address at which anybody may read an object for a while, by the name of the server that clients know. The signature is for
+    /// that name.
     pub(crate) async fn signed_address(&self, key: &str, lasting: Duration) -> io::Result<String> {
         let signed = self
-            .client
+            .signer
             .signed_url(reqwest::Method::GET, &self.path(key), lasting)
             .await;
         signed.map(|address| address.to_string()).map_err(from_store)
     }
+}
+
+/// A client of the bucket at a server; of Amazon's own, without one.
+fn builder(config: &ObjectsConfig, endpoint: Option<&str>) -> AmazonS3Builder {
+    let options = ClientOptions::new()
+        .with_timeout_disabled()
+        .with_read_timeout(PATIENCE)
+        .with_connect_timeout(PATIENCE);
+    let mut builder = AmazonS3Builder::new().with_client_options(options);
+    if let Some(endpoint) = endpoint {
+        builder = builder
+            .with_endpoint(endpoint)
+            .with_allow_http(endpoint.starts_with("http://"));
+    }
+    let ObjectsConfig::S3 {
+        bucket,
+        region,
+        access_key,
+        secret_key,
+        ..
+    } = config
+    else {
+        return builder;
+    };
+    builder = builder.with_bucket_name(bucket).with_region(region);
+    if let (Some(access_key), Some(secret_key)) = (access_key, secret_key) {
+        builder = builder
+            .with_access_key_id(access_key)
+            .with_secret_access_key(secret_key);
+    }
+    builder
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what map_err gives")]

@@ -1,0 +1,47 @@
+//! How much SQLite works, for tests: they count its steps, which no other work on the machine changes, in place of time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, Statement, StatementStatus};
+
+/// What the statements of a database have done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Steps of SQLite's machine.
+    pub(crate) steps: u64,
+    /// Statements, each as often as it was carried out.
+    pub(crate) statements: u64,
+    /// Statements that have read a table from its beginning, without an index, or made an index for themselves, or sorted.
+    pub(crate) scans: Vec<String>,
+}
+
+static WORK: Mutex<BTreeMap<String, Work>> = Mutex::new(BTreeMap::new());
+
+/// Adds what a statement has done since the last time.
+pub(super) fn count(connection: &Connection, statement: &Statement<'_>) {
+    let Some(path) = connection.path() else {
+        return;
+    };
+    let taken = |status| u64::try_from(statement.reset_status(status)).unwrap_or(0);
+    let mut all = WORK.lock();
+    let work = all.entry(path.to_owned()).or_default();
+    work.statements += 1;
+    work.steps += taken(StatementStatus::VmStep);
+    let reasons = [
+        StatementStatus::FullscanStep,
+        StatementStatus::AutoIndex,
+        StatementStatus::Sort,
+    ];
+    if reasons.map(taken).iter().sum::<u64>() > 0 {
+        work.scans.extend(statement.expanded_sql());
+    }
+}
+
+/// What was done with a database since the last call.
+pub(crate) fn take(path: &Path) -> Work {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let taken = WORK.lock().remove(&path.display().to_string());
+    taken.unwrap_or_default()
+}
