@@ -24,6 +24,7 @@ async fn behind_a_gate() -> Option<(TestStore, Gate)> {
     let gate = Gate::before(&std::env::var(S3).ok()?).await;
     let address = gate.address.clone();
     let mut tests = engines(move |config| {
+        config.grace = Duration::from_millis(400);
         if let ObjectsConfig::S3 { endpoint, .. } = &mut config.objects {
             *endpoint = Some(address.clone());
         }
