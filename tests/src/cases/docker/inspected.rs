@@ -52,6 +52,17 @@ fn first(text: &str) -> Result<Value> {
     all.into_iter().next().context("nothing is shown")
 }
 
+/// A field; of binds, whose order docker's client leaves to chance, in an order.
+fn at(shown: &Value, field: &str) -> Option<Value> {
+    let mut value = shown.pointer(field).cloned();
+    if field == "/HostConfig/Binds"
+        && let Some(binds) = value.as_mut().and_then(Value::as_array_mut)
+    {
+        binds.sort_by_key(Value::to_string);
+    }
+    value
+}
+
 /// The mounts in the order of their places, without where volumes are.
 fn mounts(shown: &Value) -> Vec<Value> {
     let mut mounts = shown["Mounts"].as_array().cloned().unwrap_or_default();
@@ -129,7 +140,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
         let ours = first(&shown.out)?;
         host.lab.xebec("root", &["rm", "-f", name])?.expect(0, &[])?;
         for field in FIELDS {
-            let (dockers, ours) = (dockers.pointer(field), ours.pointer(field));
+            let (dockers, ours) = (at(&dockers, field), at(&ours, field));
             if dockers != ours {
                 different.push(format!("{name} {field}: docker {dockers:?}, Xebec {ours:?}"));
             }
