@@ -247,21 +247,30 @@ impl<'a> Copier<'a> {
         Ok(tree.into_iter().collect())
     }
 
-    /// Brings the blobs of an image.
+    /// Brings the blobs of an image. If one of them cannot be brought, none begins any more, and those on their way come to their end: one
+    /// that was dropped would leave an upload.
     async fn bring(&self, facts: &Facts, content: &[u8]) -> Result<(), Trouble> {
-        let sizes = sizes(content);
-        stream::iter(put::blobs(&facts.references).map(Ok))
-            .try_for_each_concurrent(self.settings.jobs, |reference| {
+        let (sizes, first) = (sizes(content), Mutex::new(None));
+        stream::iter(put::blobs(&facts.references))
+            .for_each_concurrent(self.settings.jobs, |reference| {
                 let size = sizes.get(&reference.digest.to_string()).copied().unwrap_or(0);
+                let first = &first;
                 async move {
+                    if first.lock().is_some() {
+                        return;
+                    }
                     match self.blobs.bring(self.pair, &reference.digest, size).await {
+                        Ok(()) => {}
                         // Layers that may not be distributed are seldom in a registry.
-                        Err(Trouble::Skip(_)) if !reference.required || self.rules.sparse => Ok(()),
-                        brought => brought,
+                        Err(Trouble::Skip(_)) if !reference.required || self.rules.sparse => {}
+                        Err(trouble) => {
+                            first.lock().get_or_insert(trouble);
+                        }
                     }
                 }
             })
-            .await
+            .await;
+        first.into_inner().map_or(Ok(()), Err)
     }
 
     /// Copies what refers to these manifests, and what refers to that.

@@ -268,6 +268,27 @@ async fn wrong_bytes_and_what_is_gone_are_skipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_blob_that_cannot_be_brought_leaves_no_upload_of_those_beside_it() {
+    let there = There::new();
+    there.image("app", "wrong", b"wrong layer");
+    let known = |bytes: &[u8]| digest(bytes).to_string().parse().unwrap();
+    there
+        .0
+        .put_blob_as("app", known(b"wrong layer"), b"WRONG LAYER".to_vec());
+    // The configuration is still on its way when the layer turns out to be wrong.
+    there.0.inject(
+        When::blob().path(&digest(b"{}").to_string()),
+        Fault::Trickle { bytes_per_second: 10 },
+    );
+    let here = Here::new().await;
+    let moved = run(&here, &there.settings(&["app"])).await;
+    assert!(skipped(&moved, "tag wrong", "digest"), "{moved:?}");
+    let config = here.blob("copy/app", &digest(b"{}")).await;
+    assert_eq!(config, Some(b"{}".to_vec()), "it was given up");
+    assert_eq!(here.store.usage("").await.unwrap().uploads, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_blob_that_another_repository_here_has_is_not_fetched() {
     let there = There::new();
     there.image("one", "v1", b"shared layer");
