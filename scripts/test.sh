@@ -218,7 +218,7 @@ smoke() {
     counted "benchmark, briefly" scripts/bench.sh smoke
 }
 
-fuzz() { counted "fuzzing, briefly" scripts/fuzz.sh "${SECONDS_EACH:-in:48}"; }
+fuzz() { counted "fuzzing, briefly" scripts/fuzz.sh "${SECONDS_EACH:-in:24}"; }
 
 case "${1:-}" in
 all)

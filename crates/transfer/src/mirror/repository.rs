@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use futures_util::stream::{self, TryStreamExt as _};
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use xebec_oci::FetchedManifest;
