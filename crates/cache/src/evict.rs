@@ -122,6 +122,11 @@ mod tests {
         // More than its pages: the index goes as well.
         let steps = plan(&LeastRecentlyUsed, residents.clone(), 13 * PAGE_SIZE, held);
         assert_eq!(steps[1].action, Action::Remove);
+        // Just as much as it takes: nobody asks which pages it has.
+        let steps = plan(&LeastRecentlyUsed, residents.clone(), 14 * PAGE_SIZE, |key| {
+            unreachable!("{key:?} goes whole")
+        });
+        assert_eq!(steps.len(), 2);
         let all = plan(&LeastRecentlyUsed, residents, u64::MAX, |_| Vec::new());
         assert_eq!(all.len(), 3);
         assert!(all.iter().all(|step| step.action == Action::Remove));

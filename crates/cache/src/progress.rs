@@ -298,6 +298,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn bytes_of_a_source_are_summed() {
+        let fetch = Progress::default();
+        for (source, bytes) in [("one", 1), ("two", 4), ("one", 2)] {
+            fetch.received(source, bytes);
+        }
+        assert_eq!(fetch.sources(), [("one".into(), 3), ("two".into(), 4)]);
+    }
+
+    #[test]
     fn who_joins_late_is_told_of_what_came_after() {
         let fetch = Arc::new(Progress::default());
         fetch.enter(Phase::Registry);
