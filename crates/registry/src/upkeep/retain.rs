@@ -68,28 +68,25 @@ impl Upkeep {
     async fn let_tags_go(
         &self,
         repository: &RepositoryName,
-        tags: Vec<(&TagRecord, &Decision)>,
+        mut tags: Vec<(&TagRecord, &Decision)>,
         held: &BTreeMap<String, &Holding>,
         dry_run: bool,
         report: Report<'_>,
     ) -> Result<u64, StoreError> {
-        let (belonging, images): (Vec<_>, Vec<_>) = tags
-            .into_iter()
-            .partition(|(_, decision)| retention::is_companion(&decision.name));
+        let belongs = |decision: &Decision| retention::is_companion(&decision.name);
+        tags.sort_by_key(|(_, decision)| belongs(decision));
         let (mut gone, mut is_used) = (0, false);
-        for (tags, are_images) in [(images, true), (belonging, false)] {
-            if is_used && !are_images {
+        for (tag, decision) in tags {
+            if is_used && belongs(decision) {
                 break;
             }
-            for (tag, decision) in tags {
-                let pulled = held.get(&decision.digest).map_or(0, |holding| holding.pulled);
-                if !dry_run && !self.store.remove_unused_tag(repository, tag, pulled).await? {
-                    is_used = true;
-                    continue;
-                }
-                gone += 1;
-                report(&self.gone(repository, Thing::Tag(tag.name.to_string()), decision));
+            let pulled = held.get(&decision.digest).map_or(0, |holding| holding.pulled);
+            if !dry_run && !self.store.remove_unused_tag(repository, tag, pulled).await? {
+                is_used |= !belongs(decision);
+                continue;
             }
+            gone += 1;
+            report(&self.gone(repository, Thing::Tag(tag.name.to_string()), decision));
         }
         Ok(gone)
     }
