@@ -12,7 +12,7 @@ use crate::lab::wait_until;
 /// Where control groups are: by hierarchies, or all in one.
 const TOP: &str = "/sys/fs/cgroup";
 /// Longest that killed processes may take to leave theirs.
-const GONE: Duration = Duration::from_secs(10);
+const GONE: Duration = Duration::from_secs(30);
 /// Removes those whose names begin with `name`, once nothing runs in them.
 pub(crate) fn remove(name: &str) -> Result<()> {
     let removed = wait_until(GONE, "its control groups are gone", || {

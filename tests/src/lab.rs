@@ -164,13 +164,12 @@ impl<'a> Lab<'a> {
     pub(crate) fn spawn(&self, root: &str, arguments: &[&str]) -> Result<Child> {
         self.settle(root)?;
         let mut command = self.world.xebec_at(root, arguments);
-        let null = Stdio::null;
         command
             // As a shell starts it.
             .process_group(0)
             .envs(self.environment.iter().cloned())
-            .stdout(null())
-            .stderr(null())
+            .stdout(Stdio::null())
+            // What it says of its failure belongs to what is printed of the case's.
             .spawn()
             .with_context(|| format!("cannot start {command:?}"))
     }

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::world::World;
 
 /// How long it may take to listen.
-const START: Duration = Duration::from_secs(20);
+const START: Duration = Duration::from_secs(60);
 
 /// A registry that serves until this is dropped.
 pub(crate) struct OwnRegistry {

@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use serde_json::Value;
 
 /// How long a registry may take to listen.
-const REGISTRY_START: Duration = Duration::from_secs(20);
+const REGISTRY_START: Duration = Duration::from_secs(60);
 
 /// The surroundings of one case.
 pub(crate) struct World {

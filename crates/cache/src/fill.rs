@@ -181,8 +181,8 @@ impl Filler {
         }
     }
 
-    /// Boards fetches of `wanted` until all are in or patience is at its end; again of those that `is_wanted` after a
-    /// failure. `first` runs once, after the first boarding.
+    /// Boards fetches of `wanted` until all are in or patience is at its end, each time only of those that `is_wanted` by then:
+    /// others may have landed since the list was made. `first` runs once, after the first boarding.
     async fn bring(
         self: &Arc<Self>,
         mut wanted: Vec<usize>,
@@ -196,6 +196,8 @@ impl Filler {
         loop {
             let flights = {
                 let mut state = self.state.lock();
+                // Under the lock: a fetch writes what it brought before it leaves the state.
+                wanted.retain(|&span| is_wanted(self, span));
                 let joined = wanted.iter().filter(|span| state.flights.contains_key(span));
                 let joined = joined.count();
                 let flights = self.board(&mut state, &wanted, patience);
@@ -223,13 +225,13 @@ impl Filler {
                 // The reader that left was less patient.
                 Some(_) => tokio::time::sleep(BOARDING_PAUSE).await,
             }
-            wanted.retain(|&span| is_wanted(self, span));
         }
     }
 
     fn is_missing(&self, span: usize) -> bool {
         let range = self.layer.table().spans.get(span).map(|span| span.data.clone());
-        range.is_some_and(|range| !self.layer.missing_spans(range).is_empty())
+        // A page may belong to two spans: it is missing until both are written.
+        range.is_some_and(|range| self.layer.missing_spans(range).contains(&span))
     }
 
     /// The flights on which `wanted` come in: those under way, and new ones for the rest.

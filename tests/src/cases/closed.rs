@@ -465,7 +465,7 @@ fn no_core(world: &World) -> Result<Outcome> {
         // Whether the limit can be lifted again depends on where this runs.
         let _ = prlimit(Some(pid), Resource::Core, UNLIMITED);
         kill_process(pid, Signal::QUIT)?;
-        wait_until(Duration::from_secs(20), "another takes its place", || {
+        wait_until(Duration::from_secs(60), "another takes its place", || {
             let status = world.daemon_status();
             Ok(status.is_ok_and(|status| {
                 status[name]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use xebec_testkit::compression::Compression;
@@ -22,7 +22,7 @@ use crate::world::{World, run};
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(180);
 /// How soon a server answers or a process ends, on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// What the server's page says.
 const PAGE: &str = "hello from web";
 
@@ -97,9 +97,22 @@ fn read_outside(port: u16) -> Result<String> {
     Ok(text)
 }
 
-fn answers(port: u16) -> Result<()> {
-    wait_until(SOON, "a server behind a published port", || {
+/// Waits for the page of a server that was started in the background; the error has what the server's port says and what runs.
+fn answers(lab: &Lab<'_>, server: &mut Child, port: u16) -> Result<()> {
+    let answered = wait_until(SOON, "a server behind a published port", || {
+        if let Some(status) = server.try_wait()? {
+            bail!("the command of the server ended with {status}");
+        }
         Ok(read_outside(port).is_ok_and(|text| text.contains(PAGE)))
+    });
+    answered.with_context(|| {
+        let rules = run(&mut Command::new("iptables-save")).map(|ended| ended.stdout);
+        format!(
+            "port {port}: {:?}; containers: {:?}; rules:\n{}",
+            read_outside(port),
+            lab.xebec("root", &["ps", "--all", "--json"]),
+            String::from_utf8_lossy(&rules.unwrap_or_default())
+        )
     })
 }
 
@@ -131,7 +144,7 @@ fn names_and_ports(world: &World) -> Result<Outcome> {
         &names,
         &["--name", "web", "--network-alias", "front", "-p", "8080:80"],
     )?;
-    answers(8080)?;
+    answers(&lab, &mut web, 8080)?;
     for host in ["web", "front"] {
         is_read_inside(&lab, &names, "shop", host)?;
     }
@@ -195,7 +208,7 @@ fn killed(world: &World) -> Result<Outcome> {
     lab.xebec("root", &["network", "create", "shop"])?
         .expect(0, &[])?;
     let mut web = serve(&lab, &names, &["--name", "web", "-p", "8081:80"])?;
-    answers(8081)?;
+    answers(&lab, &mut web, 8081)?;
     web.kill()?;
     web.wait()?;
     ensure!(

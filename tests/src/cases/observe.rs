@@ -313,7 +313,7 @@ fn metrics(world: &World) -> Result<Outcome> {
     expect_contents(&mnt.join("one"), &content(0))?;
     expect_contents(&mnt.join("two"), &content(1))?;
     // What was read ahead has arrived, too.
-    wait_until(Duration::from_secs(5), "both layers are complete", || {
+    wait_until(Duration::from_secs(60), "both layers are complete", || {
         Ok(number(&lab.status("root")?, "/views/0/complete_layers") as u64 == 2)
     })?;
     let samples = parse(&scrape(&address)?)?;
@@ -395,7 +395,7 @@ fn metrics_address_taken(world: &World) -> Result<Outcome> {
     expect_contents(&mnt.join("one"), &content(0))?;
     let said = lab.logged("root", &["cannot serve metrics", &address])?;
     drop(taken);
-    wait_until(Duration::from_secs(20), "metrics are served", || {
+    wait_until(Duration::from_secs(60), "metrics are served", || {
         Ok(scrape(&address).is_ok())
     })?;
     Ok(Outcome::Passed(said.trim().to_owned()))
@@ -474,7 +474,7 @@ fn history(world: &World) -> Result<Outcome> {
         let pid = Pid::from_raw(number(&status, name) as i32);
         kill_process(pid.context("no process")?, signal)?;
     }
-    wait_until(Duration::from_secs(5), "the daemon is gone", || {
+    wait_until(Duration::from_secs(60), "the daemon is gone", || {
         Ok(lab.xebec("root", &["daemon", "status"])?.code != 0)
     })?;
     let after = explain(&lab, "root", &names.tag, &[])?;
@@ -498,7 +498,7 @@ fn journal(world: &World) -> Result<Outcome> {
         .env("JOURNAL_STREAM", named)
         .stderr(stream)
         .spawn()?;
-    let ready = wait_until(Duration::from_secs(10), "the worker is ready", || {
+    let ready = wait_until(Duration::from_secs(60), "the worker is ready", || {
         Ok(fs::read_to_string(&log)?.contains("worker ready"))
     });
     let stopped = world.xebec(&["daemon", "stop", "--force"]).output()?;

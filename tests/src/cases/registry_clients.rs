@@ -129,7 +129,7 @@ fn index_artifact(registry: &OwnRegistry, name: &str) -> Result<Option<String>> 
 /// How many blobs a repository was given from another one without being sent. The log of a request follows its answer.
 fn ensure_mounted(registry: &OwnRegistry, repository: &str) -> Result<()> {
     let begin = format!("method=POST path=/v2/{repository}/blobs/uploads/ status=201");
-    wait_until(Duration::from_secs(10), "a blob was mounted", || {
+    wait_until(Duration::from_secs(60), "a blob was mounted", || {
         Ok(registry.log().contains(&begin))
     })
     .with_context(|| registry.log())

@@ -55,7 +55,7 @@ fn redirects(world: &World) -> Result<Outcome> {
             .filter(|text| text.contains(&format!(" status={status}")))
             .count()
     };
-    wait_until(Duration::from_secs(10), "skopeo is sent to the bucket", || {
+    wait_until(Duration::from_secs(60), "skopeo is sent to the bucket", || {
         Ok(answered("307") == BLOBS)
     })
     .with_context(|| registry.log())?;
@@ -68,7 +68,7 @@ fn redirects(world: &World) -> Result<Outcome> {
         "/etc/said",
     ]))?;
     ensure!(output == "of the image", "{output:?}");
-    wait_until(Duration::from_secs(10), "Xebec is sent to the bucket", || {
+    wait_until(Duration::from_secs(60), "Xebec is sent to the bucket", || {
         Ok(answered("307") > BLOBS)
     })
     .with_context(|| registry.log())?;

@@ -22,7 +22,7 @@ use crate::world::{World, run};
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 /// How long the service may take to be ready.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// Size of the file that is read.
 const FILE: usize = 24 << 20;
 /// Rounds of killing or restarting.

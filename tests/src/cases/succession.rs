@@ -19,7 +19,7 @@ use crate::world::World;
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(240);
 /// How long a successor may take on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 /// Size of the file that is read: many spans.
 const FILE: usize = 24 << 20;
 /// Upgrades while processes read.

@@ -406,6 +406,32 @@ fn completing_fetches_every_byte_once() {
     );
 }
 
+/// The list of what is missing is made at the start, and readers are at work meanwhile.
+#[test]
+fn completing_fetches_nothing_that_came_meanwhile() {
+    let ends: Vec<u64> = (1..5).map(|n| n * 4 * PAGE).collect();
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(20, &ends);
+    runtime().block_on(async {
+        // Three groups are left, one of each span.
+        for span in [1, 3] {
+            read(filler, span * 4 * PAGE..(span * 4 + 1) * PAGE).await.unwrap();
+        }
+        let completed = filler.complete(1, || Patience::Brief);
+        let (completed, was_read) = tokio::join!(completed, read(filler, 16 * PAGE..17 * PAGE));
+        completed.unwrap();
+        was_read.unwrap();
+    });
+    assert!(layer.is_complete());
+    assert_claims_are_true(layer, source);
+    let asked = source.asked.lock().clone();
+    assert_eq!(asked.len(), 5, "{asked:?}");
+}
+
 /// Wrong pages in the first spans, right ones further on.
 fn inject(filler: &Filler, source: &MemorySource) {
     filler.inject(&[(1, &[1; 2 * PAGE as usize])]).unwrap();

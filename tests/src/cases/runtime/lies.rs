@@ -158,7 +158,7 @@ pub(super) fn by_tag(world: &World) -> Result<Outcome> {
         .with_context(|| format!("{root}: {}", lab.daemon_log(root).unwrap_or_default()))?;
         // The mount that has the lie in memory has it no more, and so it is beside it.
         let truth = lie.service.file(FILE)?;
-        wait_until(Duration::from_secs(10), "the truth to be read", || {
+        wait_until(Duration::from_secs(60), "the truth to be read", || {
             Ok(fs::read(mnt.join(FILE))? == truth)
         })
         .with_context(|| root.to_owned())?;

@@ -81,7 +81,7 @@ fn look(
         let file = File::open(&file).with_context(|| format!("open {}", file.display()))?;
         let size = pages(&choosing.service, "start/b")? * PAGE_SIZE;
         let mut in_memory = 0;
-        wait_until(Duration::from_secs(20), "the pages to be in memory", || {
+        wait_until(Duration::from_secs(60), "the pages to be in memory", || {
             in_memory = cached(&file, 0..size)?.pages;
             Ok(is_enough(in_memory))
         })?;
