@@ -10,6 +10,8 @@ use crate::objects::Writer;
 
 /// So many writers wait for their next request at most; each holds a file open. Further ones are resumed from what is on the disk.
 const MOST_IDLE: usize = 256;
+/// So many bytes they hold in memory together at most: those after the last part of an upload to S3.
+const MOST_IDLE_BYTES: usize = 64 << 20;
 
 #[derive(Clone, Default)]
 pub(crate) struct Sessions(Arc<Mutex<Known>>);
@@ -18,7 +20,33 @@ pub(crate) struct Sessions(Arc<Mutex<Known>>);
 struct Known {
     sessions: HashMap<UploadId, Session>,
     idle: usize,
+    idle_bytes: usize,
     serial: u64,
+}
+
+impl Known {
+    /// Takes a writer that waits for its next request.
+    fn take_idle(&mut self, id: &UploadId) -> Option<Writer> {
+        match self.sessions.remove(id)? {
+            Session::Idle(writer, _) => {
+                self.idle -= 1;
+                self.idle_bytes -= writer.in_memory();
+                Some(*writer)
+            }
+            held @ Session::Held(_) => {
+                self.sessions.insert(id.clone(), held);
+                None
+            }
+        }
+    }
+
+    fn oldest_idle(&self) -> Option<UploadId> {
+        let idle = self.sessions.iter().filter_map(|(id, session)| match session {
+            Session::Idle(_, serial) => Some((*serial, id)),
+            Session::Held(_) => None,
+        });
+        idle.min().map(|(_, id)| id.clone())
+    }
 }
 
 enum Session {
@@ -36,17 +64,10 @@ impl Sessions {
     /// Takes an upload for one request, with its writer if that is here; `None` if another request has it.
     pub(crate) fn hold(&self, id: &UploadId) -> Option<(Held, Option<Writer>)> {
         let mut known = self.lock();
-        let writer = match known.sessions.remove(id) {
-            Some(Session::Held(size)) => {
-                known.sessions.insert(id.clone(), Session::Held(size));
-                return None;
-            }
-            Some(Session::Idle(writer, _)) => {
-                known.idle -= 1;
-                Some(*writer)
-            }
-            None => None,
-        };
+        if let Some(Session::Held(_)) = known.sessions.get(id) {
+            return None;
+        }
+        let writer = known.take_idle(id);
         let size = writer.as_ref().map(Writer::size);
         known.sessions.insert(id.clone(), Session::Held(size));
         let held = Held {
@@ -89,17 +110,13 @@ impl Held {
         let mut known = self.sessions.lock();
         known.serial += 1;
         known.idle += 1;
+        known.idle_bytes += writer.in_memory();
         let session = Session::Idle(Box::new(writer), known.serial);
         known.sessions.insert(self.id.clone(), session);
-        if known.idle > MOST_IDLE {
-            let idle = known.sessions.iter().filter_map(|(id, session)| match session {
-                Session::Idle(_, serial) => Some((*serial, id.clone())),
-                Session::Held(_) => None,
-            });
-            if let Some((_, oldest)) = idle.min() {
-                known.sessions.remove(&oldest);
-                known.idle -= 1;
-            }
+        while (known.idle > MOST_IDLE || known.idle_bytes > MOST_IDLE_BYTES)
+            && let Some(oldest) = known.oldest_idle()
+        {
+            known.take_idle(&oldest);
         }
     }
 }
@@ -110,5 +127,49 @@ impl Drop for Held {
         if matches!(known.sessions.get(&self.id), Some(Session::Held(_))) {
             known.sessions.remove(&self.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::config::ObjectsConfig;
+    use crate::objects::Objects;
+
+    /// Has so many uploads to S3 wait with as many bytes in memory; how many of their writers are still here.
+    async fn wait(uploads: usize, bytes: usize) -> usize {
+        let config = ObjectsConfig::S3 {
+            endpoint: Some("http://127.0.0.1:1".to_owned()),
+            public_endpoint: None,
+            bucket: "bucket".to_owned(),
+            region: "region".to_owned(),
+            prefix: String::new(),
+            access_key: Some("key".to_owned()),
+            secret_key: Some("secret".to_owned()),
+        };
+        let objects = Objects::open(&config, std::path::Path::new("/nowhere")).unwrap();
+        let sessions = Sessions::default();
+        let mut ids = Vec::new();
+        for number in 0..uploads {
+            let id = UploadId::random().unwrap();
+            let writer = objects.begin(&number.to_string()).unwrap();
+            let writer = writer.write(vec![Bytes::from(vec![0; bytes])]).await.unwrap();
+            sessions.hold(&id).unwrap().0.leave(writer);
+            ids.push(id);
+        }
+        let is_here = |id: &&UploadId| sessions.hold(id).unwrap().1.is_some();
+        let here = ids.iter().rev().take_while(is_here).count();
+        assert_eq!(ids.iter().filter(is_here).count(), 0, "an older one is kept");
+        let known = sessions.lock();
+        assert_eq!((known.idle, known.idle_bytes, known.sessions.len()), (0, 0, 0));
+        here
+    }
+
+    #[tokio::test]
+    async fn few_writers_wait_and_hold_little_memory() {
+        assert_eq!(wait(300, 1).await, MOST_IDLE);
+        assert_eq!(wait(20, 4 << 20).await, 16);
     }
 }

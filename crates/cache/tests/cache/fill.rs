@@ -419,7 +419,9 @@ fn completing_fetches_nothing_that_came_meanwhile() {
     runtime().block_on(async {
         // Three groups are left, one of each span.
         for span in [1, 3] {
-            read(filler, span * 4 * PAGE..(span * 4 + 1) * PAGE).await.unwrap();
+            read(filler, span * 4 * PAGE..(span * 4 + 1) * PAGE)
+                .await
+                .unwrap();
         }
         let completed = filler.complete(1, || Patience::Brief);
         let (completed, was_read) = tokio::join!(completed, read(filler, 16 * PAGE..17 * PAGE));

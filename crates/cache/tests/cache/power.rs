@@ -399,6 +399,16 @@ fn a_layer_that_was_synced_stays() {
     assert!((0..CUTS * 10).all(stays));
 }
 
+/// Whoever removes a layer does not wait until it is synced.
+#[test]
+fn a_layer_that_is_gone_need_not_be_synced() {
+    let truth = truth();
+    let store = truth.store(&CrashingDisk::new(), BOOT);
+    assert!(store.add_soon(truth.key, &truth.encoded).unwrap());
+    store.remove(truth.key).unwrap();
+    store.sync_new(truth.key).unwrap();
+}
+
 /// A data file that lost its length or its name is made anew, and an index that is torn is replaced.
 #[test]
 fn damage_heals() {

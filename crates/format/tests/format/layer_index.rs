@@ -399,6 +399,13 @@ fn every_broken_promise_is_named() {
             |i| file_of(i, 1).1[0].data_offset = 8192 + 4096,
             "outside the layer's data space",
         ),
+        (
+            |i| {
+                i.data_size += 8192;
+                file_of(i, 2).1[0].data_offset = 12288;
+            },
+            "contents that no span gives",
+        ),
         (|i| *file_of(i, 2).0 = 6000, "ends inside a page"),
         (
             |i| {

@@ -183,6 +183,29 @@ func main() {
     }
 }
 
+/// Gives a member whose header has nothing optional the checksum of it that RFC 1952 allows, and no common program writes.
+fn with_header_checksum(member: &[u8]) -> Vec<u8> {
+    let (header, rest) = member.split_at(10);
+    let mut header = header.to_vec();
+    assert_eq!(header[3], 0, "it has flags");
+    header[3] = 2;
+    let [low, high, ..] = crc32fast::hash(&header).to_le_bytes();
+    [&header, &[low, high][..], rest].concat()
+}
+
+#[test]
+fn a_header_with_a_checksum_is_compared_with_it() {
+    let tar = sample_tar(5, 100_000);
+    let blob = with_header_checksum(&gzip(&tar, 6));
+    check("header checksum", &blob, &tar, &options());
+    for at in [10, 11] {
+        let mut wrong = blob.clone();
+        wrong[at] ^= 1;
+        let error = index_layer(&wrong[..], &options(), None).unwrap_err();
+        assert!(error.to_string().contains("its checksum is wrong"), "{error}");
+    }
+}
+
 #[test]
 fn many_members_with_every_kind_of_header_and_padding() {
     let tar = sample_tar(4, 1_500_000);

@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, CWD, linkat};
 use xebec_kernel::file::sync_directory;
 
 use super::buffers::Buffers;
+use super::note::{Finished, Note};
 use crate::digest::{Algorithm, Hasher};
 
 /// Held by who deletes an object, shared, and by who copies all of them, alone.
@@ -139,8 +140,8 @@ impl Directory {
     }
 
     pub(super) async fn resume(&self, key: &str) -> io::Result<FileWriter> {
-        let path = self.path(key)?;
-        blocking(move || FileWriter::open(&path)).await
+        let (path, key) = (self.path(key)?, key.to_owned());
+        blocking(move || FileWriter::open(key, &path)).await
     }
 }
 
@@ -168,8 +169,19 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
         .map_err(io::Error::other)?
 }
 
+/// What the record of an upload says: how far it is says its file.
+pub(super) fn note(key: &str, size: u64) -> Note {
+    Note {
+        object: key.to_owned(),
+        size,
+        progress: None,
+        released: Vec::new(),
+    }
+}
+
 /// A file that is being written, at its end.
 pub(crate) struct FileWriter {
+    key: String,
     file: File,
     path: PathBuf,
     size: u64,
@@ -178,7 +190,7 @@ pub(crate) struct FileWriter {
 
 impl FileWriter {
     /// What an earlier writer left is hashed again: a killed process wrote no state of its hash.
-    fn open(path: &Path) -> io::Result<Self> {
+    fn open(key: String, path: &Path) -> io::Result<Self> {
         path.parent().map_or(Ok(()), make_directory)?;
         let mut options = File::options();
         let file = options
@@ -191,11 +203,16 @@ impl FileWriter {
         let mut hasher = Hasher::new(Algorithm::Sha256);
         let size = hasher.read(&file)?;
         Ok(Self {
+            key,
             file,
             path: path.to_owned(),
             size,
             hasher,
         })
+    }
+
+    pub(super) fn key(&self) -> &str {
+        &self.key
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -214,18 +231,25 @@ impl FileWriter {
         .await
     }
 
-    pub(super) async fn sync(self) -> io::Result<Self> {
-        blocking(move || {
+    pub(super) async fn sync(self) -> io::Result<(Self, Note)> {
+        let synced = blocking(move || {
             self.file.sync_data()?;
             self.path.parent().map_or(Ok(()), sync_directory)?;
             Ok(self)
-        })
-        .await
+        });
+        let synced = synced.await?;
+        let note = note(&synced.key, synced.size);
+        Ok((synced, note))
     }
 
-    pub(super) async fn complete(self) -> io::Result<(u64, Hasher)> {
-        let synced = self.sync().await?;
-        Ok((synced.size, synced.hasher))
+    pub(super) async fn complete(self) -> io::Result<Finished> {
+        let (synced, _) = self.sync().await?;
+        Ok(Finished {
+            object: synced.key,
+            size: synced.size,
+            hasher: synced.hasher,
+            released: Vec::new(),
+        })
     }
 }
 
@@ -255,9 +279,9 @@ mod tests {
         let second = directory.resume("ab/x").await.unwrap();
         assert_eq!(second.size(), 7);
         let second = second.write(vec![Bytes::from_static(b" three")]).await.unwrap();
-        let (size, hasher) = second.complete().await.unwrap();
+        let finished = second.complete().await.unwrap();
         let wanted = crate::digest::Digest::of(Algorithm::Sha256, b"one two three");
-        assert_eq!((size, hasher.finish()), (13, wanted));
+        assert_eq!((finished.size, finished.hasher.finish()), (13, wanted));
         let pieces: Vec<Bytes> = directory
             .read("ab/x", 4..13)
             .await

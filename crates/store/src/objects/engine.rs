@@ -12,10 +12,10 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
 
-use super::directory::{Directory, FileWriter};
+use super::directory::{self, Directory, FileWriter};
+use super::note::{Finished, Note};
 use super::s3::{self, Bucket, PartWriter};
 use crate::config::ObjectsConfig;
-use crate::digest::Hasher;
 
 /// An object store.
 #[derive(Clone)]
@@ -42,13 +42,6 @@ impl Objects {
             ObjectsConfig::Directory => Directory::open(&root.join("objects")).map(Self::Directory),
             ObjectsConfig::S3 { .. } => Bucket::open(config).map(Self::S3),
         }
-    }
-
-    /// A key that no object has.
-    pub(crate) fn new_key() -> io::Result<String> {
-        let name = xebec_kernel::random::random_name(16)?;
-        // Directories with fewer names are faster.
-        Ok(format!("{}/{name}", &name[..2]))
     }
 
     /// How many bytes an object has; `None` if it is not there.
@@ -121,6 +114,25 @@ impl Objects {
         }
     }
 
+    /// A writer of an upload that has just been recorded, if any other one would have to take it over.
+    pub(crate) fn begin(&self, key: &str) -> Option<Writer> {
+        match self {
+            Self::Directory(_) => None,
+            Self::S3(bucket) => Some(Writer::Parts(PartWriter::begin(bucket, key))),
+        }
+    }
+
+    /// What the record of an upload has to say before somebody else goes on with it, by [`Objects::resume`].
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub(crate) fn take_over(&self, key: &str, size: u64, progress: Option<&[u8]>) -> io::Result<Note> {
+        match self {
+            Self::Directory(_) => Ok(directory::note(key, size)),
+            Self::S3(_) => s3::take_over(key, progress),
+        }
+    }
+
     /// Goes on with an object from what its record says; from the beginning if there is nothing yet.
     pub(crate) async fn resume(&self, key: &str, progress: Option<&[u8]>) -> io::Result<Writer> {
         Ok(match self {
@@ -141,6 +153,14 @@ pub(crate) enum Writer {
 }
 
 impl Writer {
+    /// The key that it writes under.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::File(writer) => writer.key(),
+            Self::Parts(writer) => writer.key(),
+        }
+    }
+
     /// How many bytes it has.
     pub(crate) fn size(&self) -> u64 {
         match self {
@@ -149,11 +169,11 @@ impl Writer {
         }
     }
 
-    /// How many of them are in the store.
-    pub(crate) fn recorded(&self) -> u64 {
+    /// How many bytes it holds in memory.
+    pub(crate) fn in_memory(&self) -> usize {
         match self {
-            Self::File(writer) => writer.size(),
-            Self::Parts(writer) => writer.recorded(),
+            Self::File(_) => 0,
+            Self::Parts(writer) => writer.in_memory(),
         }
     }
 
@@ -166,34 +186,39 @@ impl Writer {
     }
 
     /// What its record has to say before more is written.
-    pub(crate) fn unrecorded(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn unrecorded(&mut self) -> Option<Note> {
         match self {
             Self::File(_) => None,
             Self::Parts(writer) => writer.unrecorded(),
         }
     }
 
-    /// Waits for what is on its way to the store. [`Writer::unrecorded`] has to be asked after it.
-    pub(crate) async fn settled(self) -> io::Result<Self> {
+    /// Waits for what is on its way to the store, before [`Writer::sync`] or, if nothing more will be written, [`Writer::complete`].
+    /// [`Writer::unrecorded`] has to be asked after it.
+    pub(crate) async fn settled(self, is_last: bool) -> io::Result<Self> {
         Ok(match self {
             Self::File(writer) => Self::File(writer),
-            Self::Parts(writer) => Self::Parts(writer.settled().await?),
+            Self::Parts(writer) => Self::Parts(writer.settled(is_last).await?),
         })
     }
 
-    /// Makes all bytes durable, of a writer that has settled and is recorded. What this returns must be recorded if they are to be found again; `None`: nothing need be.
-    pub(crate) async fn sync(self) -> io::Result<(Self, Option<Vec<u8>>)> {
+    /// Makes all bytes durable, of a writer that has settled and is recorded. What this returns must be recorded if it has progress and
+    /// the bytes are to be found again.
+    pub(crate) async fn sync(self) -> io::Result<(Self, Note)> {
         Ok(match self {
-            Self::File(writer) => (Self::File(writer.sync().await?), None),
+            Self::File(writer) => {
+                let (writer, note) = writer.sync().await?;
+                (Self::File(writer), note)
+            }
             Self::Parts(writer) => {
-                let (writer, progress) = writer.sync().await?;
-                (Self::Parts(writer), Some(progress))
+                let (writer, note) = writer.sync().await?;
+                (Self::Parts(writer), note)
             }
         })
     }
 
-    /// The object is whole and durable when this has returned. The hasher has hashed all of it.
-    pub(crate) async fn complete(self) -> io::Result<(u64, Hasher)> {
+    /// The object is whole and durable when this has returned.
+    pub(crate) async fn complete(self) -> io::Result<Finished> {
         match self {
             Self::File(writer) => writer.complete().await,
             Self::Parts(writer) => writer.complete().await,

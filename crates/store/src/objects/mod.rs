@@ -6,8 +6,10 @@
 mod buffers;
 mod directory;
 mod engine;
+mod note;
 mod s3;
 
 pub(crate) use self::directory::{Directory, make_directory};
 pub use self::engine::BlobReader;
 pub(crate) use self::engine::{Objects, Writer};
+pub(crate) use self::note::{Finished, Note, Released, new_key};

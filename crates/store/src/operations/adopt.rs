@@ -50,9 +50,10 @@ impl Store {
         let blob = Blob {
             digest: found,
             size,
-            object: record.object,
+            object: record.object.clone(),
         };
-        self.record_blob(repository, &id, blob).await?.ok_or_else(unknown)
+        let recorded = self.record_blob(repository, (&id, record.object), blob, Vec::new());
+        recorded.await?.ok_or_else(unknown)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::digest::{Algorithm, Digest, Hasher};
 use crate::error::{AppendError, Result, StoreError};
 use crate::model::{Blob, Garbage, UploadRecord};
 use crate::name::{RepositoryName, UploadId};
-use crate::objects::{Objects, Writer};
+use crate::objects::{Finished, Note, Released, Writer, new_key};
 use crate::records::{blobs, garbage, repositories, uploads};
 use crate::sessions::Held;
 use crate::store::{Store, milliseconds, now};
@@ -41,12 +41,18 @@ impl Store {
             source,
         };
         let id = UploadId::random().map_err(random)?;
-        let object = Objects::new_key().map_err(random)?;
+        let object = new_key().map_err(random)?;
+        let writer = self.inner.objects.begin(&object);
         let (repository, begun) = (repository.clone(), id.clone());
         self.write_records("begin an upload", move |tx| {
             uploads::begin(tx, &repository, &begun, &object, now())
         })
         .await?;
+        if let Some(writer) = writer
+            && let Some((held, _)) = self.inner.sessions.hold(&id)
+        {
+            held.leave(writer);
+        }
         Ok(id)
     }
 
@@ -126,15 +132,40 @@ impl Store {
         let Some((held, writer)) = self.inner.sessions.hold(id) else {
             return Ok(TakenUp::Busy);
         };
-        let Some(record) = self.upload_record(repository, id).await? else {
+        let Some(mut record) = self.upload_record(repository, id).await? else {
             return Ok(TakenUp::Unknown);
         };
-        let is_stale = record.touched.saturating_add(milliseconds(self.touch_interval())) <= now();
-        if is_stale && !self.touch(id, record.size, record.progress.clone()).await? {
-            return Ok(TakenUp::Unknown);
-        }
         // Of another node's part this process's writer knows nothing. The record does: each part ends by noting how far the upload is.
-        if let Some(writer) = writer.filter(|writer| writer.size() == record.size) {
+        let is_current = |writer: &Writer| writer.size() == record.size && writer.key() == record.object;
+        let writer = writer.filter(is_current);
+        let failed = |source, key: &str| StoreError::Object {
+            doing: "go on with an upload",
+            key: key.to_owned(),
+            source,
+        };
+        let note = match &writer {
+            Some(_) => Note {
+                object: record.object.clone(),
+                size: record.size,
+                progress: record.progress.clone(),
+                released: Vec::new(),
+            },
+            None => {
+                let objects = &self.inner.objects;
+                let taken = objects.take_over(&record.object, record.size, record.progress.as_deref());
+                taken.map_err(|error| failed(error, &record.object))?
+            }
+        };
+        let is_stale = record.touched.saturating_add(milliseconds(self.touch_interval())) <= now();
+        if is_stale || note.object != record.object {
+            let progress = note.progress.clone();
+            if !self.note(id, &mut record, note).await? {
+                let is_there = self.upload_record(repository, id).await?.is_some();
+                return Ok(if is_there { TakenUp::Busy } else { TakenUp::Unknown });
+            }
+            record.progress = progress;
+        }
+        if let Some(writer) = writer {
             return Ok(TakenUp::Writer(record, held, Box::new(writer)));
         }
         let resumed = self
@@ -142,11 +173,7 @@ impl Store {
             .objects
             .resume(&record.object, record.progress.as_deref())
             .await;
-        let writer = resumed.map_err(|source| StoreError::Object {
-            doing: "go on with an upload",
-            key: record.object.clone(),
-            source,
-        })?;
+        let writer = resumed.map_err(|error| failed(error, &record.object))?;
         held.note(writer.size());
         Ok(TakenUp::Writer(record, held, Box::new(writer)))
     }
@@ -159,21 +186,17 @@ impl Store {
     /// Writes what comes until nothing more comes; `None` if the upload is gone meanwhile.
     async fn write_batches(
         &self,
-        (id, record): (UploadId, UploadRecord),
+        (id, mut record): (UploadId, UploadRecord),
         held: Held,
         mut writer: Writer,
         mut received: mpsc::Receiver<Vec<Bytes>>,
     ) -> Result<Option<u64>> {
-        let failed = |source| StoreError::Object {
-            doing: "write an upload",
-            key: record.object.clone(),
-            source,
-        };
         let mut touched = Instant::now();
         while let Some(batch) = received.recv().await {
-            writer = writer.write(batch).await.map_err(failed)?;
-            if let Some(progress) = writer.unrecorded() {
-                if !self.touch_recorded(&id, &writer, progress).await? {
+            let written = writer.write(batch).await;
+            writer = written.map_err(|error| not_written(error, &record))?;
+            if let Some(note) = writer.unrecorded() {
+                if !self.note(&id, &mut record, note).await? {
                     return Ok(None);
                 }
                 touched = Instant::now();
@@ -182,24 +205,24 @@ impl Store {
                 continue;
             }
             touched = Instant::now();
-            let Some((synced, progress)) = self.sync(&id, writer, &failed).await? else {
+            let Some((synced, note)) = self.sync(&id, &mut record, writer).await? else {
                 return Ok(None);
             };
             writer = synced;
-            if !self.touch(&id, writer.size(), progress).await? {
+            if !self.note(&id, &mut record, note).await? {
                 return Ok(None);
             }
             held.note(writer.size());
         }
-        let Some((writer, progress)) = self.sync(&id, writer, &failed).await? else {
+        let Some((writer, note)) = self.sync(&id, &mut record, writer).await? else {
             return Ok(None);
         };
-        let size = writer.size();
         // Quotas count an upload by its record.
-        let is_recorded = progress.is_none() && size == record.size;
-        if !is_recorded && !self.touch(&id, size, progress).await? {
+        let is_recorded = note.progress.is_none() && note.size == record.size;
+        if !is_recorded && !self.note(&id, &mut record, note).await? {
             return Ok(None);
         }
+        let size = writer.size();
         held.leave(writer);
         Ok(Some(size))
     }
@@ -208,29 +231,58 @@ impl Store {
     async fn sync(
         &self,
         id: &UploadId,
+        record: &mut UploadRecord,
         writer: Writer,
-        failed: &(impl Fn(io::Error) -> StoreError + Sync),
-    ) -> Result<Option<(Writer, Option<Vec<u8>>)>> {
-        let mut writer = writer.settled().await.map_err(failed)?;
-        if let Some(progress) = writer.unrecorded()
-            && !self.touch_recorded(id, &writer, progress).await?
-        {
+    ) -> Result<Option<(Writer, Note)>> {
+        let Some(writer) = self.settle(id, record, writer, false).await? else {
             return Ok(None);
+        };
+        let synced = writer.sync().await;
+        synced.map(Some).map_err(|error| not_written(error, record))
+    }
+
+    /// Waits for what is on its way, and notes it. Bytes in memory are not safe, and do not count. `None` if the upload is gone meanwhile.
+    async fn settle(
+        &self,
+        id: &UploadId,
+        record: &mut UploadRecord,
+        writer: Writer,
+        is_last: bool,
+    ) -> Result<Option<Writer>> {
+        let settled = writer.settled(is_last).await;
+        let mut writer = settled.map_err(|error| not_written(error, record))?;
+        let is_noted = match writer.unrecorded() {
+            Some(note) => self.note(id, record, note).await?,
+            None => true,
+        };
+        Ok(is_noted.then_some(writer))
+    }
+
+    /// Has the record say it; `false` if the upload is gone, or somebody else's by now. What it has no more is deleted.
+    async fn note(&self, id: &UploadId, record: &mut UploadRecord, note: Note) -> Result<bool> {
+        let (id, object, since) = (id.clone(), record.object.clone(), now());
+        let written = note.clone();
+        let is_noted = self
+            .write_records("note how far an upload is", move |tx| {
+                uploads::note(tx, &id, &object, &written, since)
+            })
+            .await?;
+        if is_noted {
+            (record.object, record.size) = (note.object, note.size);
+            self.sweep_released(note.released, since);
         }
-        writer.sync().await.map(Some).map_err(failed)
+        Ok(is_noted)
     }
 
-    /// Notes what a writer has in the store. Bytes in memory are not safe, and do not count.
-    async fn touch_recorded(&self, id: &UploadId, writer: &Writer, progress: Vec<u8>) -> Result<bool> {
-        self.touch(id, writer.recorded(), Some(progress)).await
-    }
-
-    async fn touch(&self, id: &UploadId, size: u64, progress: Option<Vec<u8>>) -> Result<bool> {
-        let id = id.clone();
-        self.write_records("note how far an upload is", move |tx| {
-            uploads::touch(tx, &id, size, progress.as_deref(), now())
-        })
-        .await
+    fn sweep_released(&self, released: Vec<Released>, since: u64) {
+        for Released { key, size } in released {
+            self.sweep_soon(Garbage {
+                object: key,
+                size,
+                progress: None,
+                since,
+            });
+        }
     }
 
     /// Makes a blob of an upload. When this has returned, the blob is the repository's, and durable.
@@ -247,20 +299,26 @@ impl Store {
             repository: repository.clone(),
             id: id.clone(),
         };
-        let (record, _held, writer) = match self.take_up(repository, id).await? {
+        let (mut record, _held, writer) = match self.take_up(repository, id).await? {
             TakenUp::Writer(record, held, writer) => (record, held, *writer),
             TakenUp::Busy => return Err(StoreError::Busy(id.clone())),
             TakenUp::Unknown => return Err(unknown()),
         };
-        let completed = writer.complete().await;
-        let (size, hasher) = completed.map_err(|source| StoreError::Object {
+        let settled = self.settle(id, &mut record, writer, true).await?;
+        let completed = settled.ok_or_else(unknown)?.complete().await;
+        let Finished {
+            object,
+            size,
+            hasher,
+            released,
+        } = completed.map_err(|source| StoreError::Object {
             doing: "finish an upload",
             key: record.object.clone(),
             source,
         })?;
         let found = match digest.algorithm() {
             Algorithm::Sha256 => hasher.finish(),
-            Algorithm::Sha512 => self.digest_of(&record.object, size, Algorithm::Sha512).await?,
+            Algorithm::Sha512 => self.digest_of(&object, size, Algorithm::Sha512).await?,
         };
         if found != *digest {
             self.end_upload(repository, id, size).await?;
@@ -270,9 +328,10 @@ impl Store {
         let blob = Blob {
             digest: found,
             size,
-            object: record.object,
+            object,
         };
-        self.record_blob(repository, id, blob).await?.ok_or_else(unknown)
+        let recorded = self.record_blob(repository, (id, record.object), blob, released);
+        recorded.await?.ok_or_else(unknown)
     }
 
     /// Reads an object from its beginning to its end.
@@ -290,12 +349,14 @@ impl Store {
         Ok(hasher.finish())
     }
 
-    /// The one transaction by which an upload becomes a blob; `None` if the upload is gone.
+    /// The one transaction by which an upload, which is written under this key, becomes a blob, and what else it had garbage; `None` if the
+    /// upload is gone, or somebody else's.
     pub(crate) async fn record_blob(
         &self,
         repository: &RepositoryName,
-        id: &UploadId,
+        (id, key): (&UploadId, String),
         blob: Blob,
+        released: Vec<Released>,
     ) -> Result<Option<Blob>> {
         // A record without its object is mended by the object that was just pushed.
         let old = self.any_blob(&blob.digest).await?;
@@ -303,10 +364,11 @@ impl Store {
             Some(old) if self.has_object(&old).await => Some(old.object),
             _ => None,
         };
-        let (repository, id, size) = (repository.clone(), id.clone(), blob.size);
+        let (repository, id, size, since) = (repository.clone(), id.clone(), blob.size, now());
+        let ended = released.clone();
         let recorded = self
             .write_records("record a blob", move |tx| {
-                if !uploads::end(tx, &id)? {
+                if !uploads::end(tx, &id, &key, &ended, since)? {
                     return Ok(None);
                 }
                 let repository = repositories::find_or_make(tx, &repository, now())?;
@@ -316,6 +378,7 @@ impl Store {
             })
             .await?;
         Ok(recorded.map(|(blob, thrown_away)| {
+            self.sweep_released(released, since);
             if let Some(object) = thrown_away {
                 self.sweep_soon(Garbage {
                     object,
@@ -374,6 +437,14 @@ impl Store {
         let is_ended = ended.is_some();
         ended.into_iter().for_each(|garbage| self.sweep_soon(garbage));
         Ok(is_ended)
+    }
+}
+
+fn not_written(source: io::Error, record: &UploadRecord) -> StoreError {
+    StoreError::Object {
+        doing: "write an upload",
+        key: record.object.clone(),
+        source,
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::database::{DatabaseError, Transaction};
 use crate::model::UploadRecord;
 use crate::name::{RepositoryName, UploadId};
-use crate::records::repositories;
+use crate::objects::{Note, Released};
+use crate::records::{garbage, repositories};
 
 pub(crate) fn begin(
     tx: &mut dyn Transaction,
@@ -42,29 +43,53 @@ pub(crate) fn find(
     .transpose()
 }
 
-/// Notes that somebody continues it, and how far it is; `false` if it is gone.
-pub(crate) fn touch(
+/// Notes that somebody continues it who writes under this key, and how far it is; `false` if it is gone, or somebody else's by now.
+pub(crate) fn note(
     tx: &mut dyn Transaction,
     id: &UploadId,
-    size: u64,
-    progress: Option<&[u8]>,
+    object: &str,
+    note: &Note,
     now: u64,
 ) -> Result<bool, DatabaseError> {
     let changed = tx.execute(
-        "UPDATE uploads SET size = $2, progress = $3, touched = $4 WHERE id = $1",
+        "UPDATE uploads SET object = $3, size = $4, progress = $5, touched = $6 WHERE id = $1 AND object = $2",
         &[
             id.into(),
-            size.into(),
-            progress.map(<[u8]>::to_vec).into(),
+            object.into(),
+            note.object.as_str().into(),
+            note.size.into(),
+            note.progress.clone().into(),
             now.into(),
         ],
     )?;
+    if changed > 0 {
+        release(tx, &note.released, now)?;
+    }
     Ok(changed > 0)
 }
 
-/// Ends it; `false` if it is gone already. Its object is the caller's to record elsewhere, in the same transaction.
-pub(crate) fn end(tx: &mut dyn Transaction, id: &UploadId) -> Result<bool, DatabaseError> {
-    Ok(tx.execute("DELETE FROM uploads WHERE id = $1", &[id.into()])? > 0)
+fn release(tx: &mut dyn Transaction, released: &[Released], now: u64) -> Result<(), DatabaseError> {
+    let mut released = released.iter();
+    released.try_for_each(|object| garbage::throw_away(tx, &object.key, object.size, None, now))
+}
+
+/// Ends an upload of which all is under this key; `false` if it is gone already, or somebody else's. What it had beside that is garbage.
+/// Its object is the caller's to record elsewhere, in the same transaction.
+pub(crate) fn end(
+    tx: &mut dyn Transaction,
+    id: &UploadId,
+    object: &str,
+    released: &[Released],
+    now: u64,
+) -> Result<bool, DatabaseError> {
+    let ended = tx.execute(
+        "DELETE FROM uploads WHERE id = $1 AND object = $2",
+        &[id.into(), object.into()],
+    )?;
+    if ended > 0 {
+        release(tx, released, now)?;
+    }
+    Ok(ended > 0)
 }
 
 /// Ends one of which no blob comes.

@@ -47,6 +47,8 @@ fn run_over(servers: &[&Server]) {
         "--skip",
         "model::",
     ]);
+    // To look for a defect: those whose names have this in them.
+    command.args(std::env::var("XEBEC_STORE_ONLY"));
     command.env(
         "XEBEC_STORE_KILLS",
         std::env::var("XEBEC_STORE_KILLS").unwrap_or("10".to_owned()),

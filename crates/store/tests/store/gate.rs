@@ -25,6 +25,8 @@ struct Seen {
     tails_held: AtomicUsize,
     holds_objects: AtomicBool,
     objects_held: AtomicUsize,
+    holds_completions: AtomicBool,
+    completions_held: AtomicUsize,
 }
 
 /// The gate, as long as the test runs.
@@ -83,6 +85,16 @@ impl Gate {
         self.seen.objects_held.load(Ordering::SeqCst)
     }
 
+    /// Lets the store put parts together from now on, and never says that it did.
+    pub(crate) fn hold_completions(&self) {
+        self.seen.holds_completions.store(true, Ordering::SeqCst);
+    }
+
+    /// How many objects are whole and not said to be.
+    pub(crate) fn completions_held(&self) -> usize {
+        self.seen.completions_held.load(Ordering::SeqCst)
+    }
+
     /// Refuses the part of this number from now on, or no longer.
     pub(crate) fn refuse(&self, part: usize, is_refused: bool) {
         let mut refused = self.seen.refused.lock();
@@ -127,9 +139,12 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, seen: &Seen) -> io::
             seen.now.fetch_sub(1, Ordering::SeqCst);
         }
         let answer = answer?;
-        let is_tail =
-            head.starts_with("PUT ") && head.lines().next().is_some_and(|line| line.contains(".tail "));
-        if is_tail && seen.holds_tails.load(Ordering::SeqCst) {
+        let completes = head.starts_with("POST ") && head.contains("uploadId=");
+        if completes && seen.holds_completions.load(Ordering::SeqCst) {
+            seen.completions_held.fetch_add(1, Ordering::SeqCst);
+            std::future::pending::<()>().await;
+        }
+        if is_object && seen.holds_tails.load(Ordering::SeqCst) {
             seen.tails_held.fetch_add(1, Ordering::SeqCst);
             std::future::pending::<()>().await;
         }

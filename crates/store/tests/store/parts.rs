@@ -124,6 +124,42 @@ async fn an_upload_in_many_requests_is_the_same_as_in_one() {
     assert!(contents(&other, &blob).await == content);
 }
 
+/// Waits for something that must come, however busy the machine is.
+async fn until(holds: impl Fn() -> bool) {
+    for _ in 0..6000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it does not come");
+}
+
+/// Has the store send bytes at the end of an upload, and go away when the gate has all of what is sent and the bucket has nothing.
+async fn send_and_go(test: &TestStore, gate: &Gate, id: &UploadId, content: &[u8]) {
+    gate.hold_objects(true);
+    let (store, upload, content) = (test.store.clone(), id.clone(), content.to_vec());
+    let sender =
+        tokio::spawn(async move { store.append(&name("a"), &upload, None, body(&[&content])).await });
+    until(|| gate.objects_held() > 0).await;
+    sender.abort();
+}
+
+/// Lets the bucket have what the gate has held.
+async fn arrive(gate: &Gate) {
+    gate.hold_objects(false);
+    until(|| gate.objects_held() == 0).await;
+}
+
+/// Another node of the same registry, without the gate.
+async fn another(test: &TestStore) -> Store {
+    let mut config = test.store.config().clone();
+    if let ObjectsConfig::S3 { endpoint, .. } = &mut config.objects {
+        *endpoint = Some(std::env::var(S3).unwrap());
+    }
+    Store::open(&config).await.unwrap()
+}
+
 /// A server may have all of an object when its sender dies, and store it after the object was deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_is_stored_after_it_was_deleted_is_deleted_again() {
@@ -132,28 +168,88 @@ async fn an_object_that_is_stored_after_it_was_deleted_is_deleted_again() {
     };
     let a = name("a");
     let id = test.store.begin_upload(&a).await.unwrap();
-    gate.hold_objects(true);
-    let (store, of, upload) = (test.store.clone(), a.clone(), id.clone());
-    let sender = tokio::spawn(async move { store.append(&of, &upload, Some(0), body(&[b"bytes"])).await });
-    for _ in 0..1000 {
-        if gate.objects_held() > 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    sender.abort();
-    let other = Store::open(test.store.config()).await.unwrap();
+    send_and_go(&test, &gate, &id, b"bytes").await;
+    let other = another(&test).await;
     assert!(other.cancel_upload(&a, &id).await.unwrap());
     // It is deleted in the background.
     tokio::time::sleep(Duration::from_millis(300)).await;
-    gate.hold_objects(false);
-    for _ in 0..1000 {
-        if gate.objects_held() == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    arrive(&gate).await;
     assert_eq!(files(&test), 1, "the server did not store it after its deletion");
+    collect_all(&test).await;
+    assert_eq!(files(&test), 0);
+}
+
+/// A server may have all of an object when its sender dies, and store it after another node has gone on and finished the blob.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_node_has_sent_does_not_overwrite_a_blob() {
+    let Some((test, gate)) = behind_a_gate().await else {
+        return;
+    };
+    let (a, content) = (name("a"), b"bytes and more of them");
+    let id = test.store.begin_upload(&a).await.unwrap();
+    send_and_go(&test, &gate, &id, &content[..5]).await;
+    let other = another(&test).await;
+    let at = other.upload(&a, &id).await.unwrap().unwrap();
+    let rest = &content[usize::try_from(at).unwrap()..];
+    let sent = other.append(&a, &id, Some(at), body(&[rest])).await;
+    assert_eq!(sent.unwrap(), content.len() as u64);
+    let blob = other.finish_upload(&a, &id, &digest(content)).await.unwrap();
+    arrive(&gate).await;
+    assert!(contents(&other, &blob).await == content);
+    collect_all(&test).await;
+    assert_eq!(files(&test), 0, "no manifest names the blob");
+}
+
+/// The same with bytes that come after parts.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_dead_node_has_sent_does_not_overwrite_acknowledged_bytes() {
+    let Some((test, gate)) = behind_a_gate().await else {
+        return;
+    };
+    let (a, content) = (name("a"), bytes(2 * PART));
+    let id = test.store.begin_upload(&a).await.unwrap();
+    let (first, second) = (PART + 1000, PART + 4000);
+    let sent = test.store.append(&a, &id, Some(0), body(&[&content[..first]]));
+    assert_eq!(sent.await.unwrap(), first as u64);
+    send_and_go(&test, &gate, &id, &content[first..first + 500]).await;
+    let other = another(&test).await;
+    let at = first as u64;
+    let sent = other
+        .append(&a, &id, Some(at), body(&[&content[first..second]]))
+        .await;
+    assert_eq!(sent.unwrap(), second as u64);
+    arrive(&gate).await;
+    // Whatever the first node makes of the answer, the record is no longer its own.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let third = another(&test).await;
+    let at = second as u64;
+    assert_eq!(third.upload(&a, &id).await.unwrap(), Some(at));
+    let sent = third.append(&a, &id, Some(at), body(&[&content[second..]])).await;
+    assert_eq!(sent.unwrap(), content.len() as u64);
+    let blob = third.finish_upload(&a, &id, &digest(&content)).await.unwrap();
+    assert!(contents(&third, &blob).await == content);
+    collect_all(&test).await;
+    assert_eq!(files(&test), 0);
+}
+
+/// The object is whole, and whoever put it together dies before that is recorded.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_whose_parts_were_put_together_already_is_finished() {
+    let Some((test, gate)) = behind_a_gate().await else {
+        return;
+    };
+    let (a, content) = (name("a"), bytes(2 * PART));
+    let id = test.store.begin_upload(&a).await.unwrap();
+    let sent = test.store.append(&a, &id, Some(0), body(&[&content])).await;
+    assert_eq!(sent.unwrap(), content.len() as u64);
+    gate.hold_completions();
+    let (store, of, upload, whole) = (test.store.clone(), a.clone(), id.clone(), digest(&content));
+    let finishing = tokio::spawn(async move { store.finish_upload(&of, &upload, &whole).await });
+    until(|| gate.completions_held() > 0).await;
+    finishing.abort();
+    let other = another(&test).await;
+    let blob = other.finish_upload(&a, &id, &digest(&content)).await.unwrap();
+    assert!(contents(&other, &blob).await == content);
     collect_all(&test).await;
     assert_eq!(files(&test), 0);
 }
@@ -177,12 +273,7 @@ async fn parts_are_recorded_before_the_tail_of_earlier_ones_is_overwritten() {
         content[first..second].to_vec(),
     );
     tokio::spawn(async move { store.append(&of, &upload, None, body(&[&piece])).await });
-    for _ in 0..1000 {
-        if gate.tails_held() > 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until(|| gate.tails_held() > 0).await;
     assert_eq!(gate.tails_held(), 1);
     gate.hold_tails(false);
     let other = Store::open(test.store.config()).await.unwrap();

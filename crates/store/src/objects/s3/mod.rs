@@ -8,4 +8,4 @@ mod writer;
 
 pub(super) use self::bucket::Bucket;
 pub(super) use self::progress::delete;
-pub(crate) use self::writer::PartWriter;
+pub(super) use self::writer::{PartWriter, take_over};

@@ -1,4 +1,7 @@
 //! An object that is written in parts, a few of them at the same time.
+//!
+//! Bytes that are too few for a part are an object of their own. No key gets a second content: a server may store late what a node has
+//! sent that died, or that tried again, and would overwrite by it what came after.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,8 +14,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
 use super::bucket::{Bucket, from_store};
-use super::progress::{Progress, beside};
+use super::progress::{Multipart, Progress};
 use crate::digest::Hasher;
+use crate::objects::note::{Finished, Note, Released, new_key};
 
 /// The first parts have so many bytes: the least that S3 allows. A writer holds one part in memory, and those that are on their way.
 const PART: usize = 5 << 20;
@@ -25,17 +29,21 @@ const PARTS_OF_A_SIZE: usize = 1000;
 /// An object of S3 that is being written, at its end.
 pub(crate) struct PartWriter {
     bucket: Bucket,
+    /// The key for bytes that are too few for a part. It is this writer's alone, and written once.
     key: String,
+    is_written: bool,
     progress: Progress,
     /// Has hashed the tail, too.
     hasher: Hasher,
     tail: BytesMut,
     /// Parts that were begun and are not known to be stored, in order. They come after those in the progress, and before the tail.
     sent: VecDeque<Sent>,
-    /// How many bytes of the tail are in the store.
-    stored: usize,
+    /// How many bytes of the tail are in the object that the progress names.
+    stored: Option<usize>,
     /// The record does not say yet what it has to.
     is_unrecorded: bool,
+    /// The objects with bytes that are too few for a part, as the record has them.
+    recorded: Vec<Released>,
 }
 
 /// A part on its way. Dropped, it is given up.
@@ -60,33 +68,74 @@ fn part_size(parts: usize) -> usize {
     PART << (parts / PARTS_OF_A_SIZE).min(7)
 }
 
+/// What the record of an upload has to say before somebody goes on with it from there: from then on it has a key that nobody has written to.
+pub(in crate::objects) fn take_over(key: &str, progress: Option<&[u8]>) -> io::Result<Note> {
+    let progress = Progress::of_record(key, progress)?;
+    let multipart = progress.multipart.as_ref().map(|multipart| &*multipart.key);
+    let is_used = [multipart, progress.tail_key.as_deref()].contains(&Some(key));
+    let unused = Released {
+        key: key.to_owned(),
+        size: 0,
+    };
+    Ok(Note {
+        object: new_key()?,
+        size: progress.size + progress.tail,
+        progress: Some(progress.to_bytes()),
+        released: if is_used { Vec::new() } else { vec![unused] },
+    })
+}
+
 impl PartWriter {
-    /// Goes on from what a record says. If its last bytes are not in the store, they count as never sent.
-    pub(crate) async fn resume(bucket: &Bucket, key: &str, progress: Option<&[u8]>) -> io::Result<Self> {
-        let parse = |text| Progress::parse(text).ok_or_else(|| io::Error::other("its record is damaged"));
-        let progress = progress.map_or_else(|| Ok(Progress::new()), parse)?;
-        let mut tail = BytesMut::new();
-        if progress.tail > 0 {
-            match bucket.client.get(&progress.tail_path(bucket, key)).await {
-                Ok(found) => tail.extend_from_slice(&found.bytes().await.map_err(from_store)?),
+    /// Begins an object with a key that nobody has written to.
+    pub(in crate::objects) fn begin(bucket: &Bucket, key: &str) -> Self {
+        Self::new(bucket, key, Progress::new())
+    }
+
+    fn new(bucket: &Bucket, key: &str, progress: Progress) -> Self {
+        let mut writer = Self {
+            bucket: bucket.clone(),
+            key: key.to_owned(),
+            is_written: false,
+            hasher: progress.hasher.clone(),
+            progress,
+            tail: BytesMut::new(),
+            sent: VecDeque::new(),
+            stored: None,
+            is_unrecorded: false,
+            recorded: Vec::new(),
+        };
+        writer.recorded = writer.owned();
+        writer
+    }
+
+    /// Goes on from what a record says since [`take_over`]. If its last bytes are not in the store, they count as never sent.
+    pub(in crate::objects) async fn resume(
+        bucket: &Bucket,
+        key: &str,
+        progress: Option<&[u8]>,
+    ) -> io::Result<Self> {
+        let mut writer = Self::new(bucket, key, Progress::of_record(key, progress)?);
+        let progress = &writer.progress;
+        if let Some(key) = progress.tail_key.as_ref().filter(|_| progress.tail > 0) {
+            match bucket.client.get(&bucket.path(key)).await {
+                Ok(found) => writer
+                    .tail
+                    .extend_from_slice(&found.bytes().await.map_err(from_store)?),
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(from_store(error)),
             }
-            // A later request may have stored more of it, and not have come to say so.
-            tail.truncate(usize::try_from(progress.tail).unwrap_or(usize::MAX));
+            // A later request of an earlier version may have stored more of it, and not have come to say so.
+            writer
+                .tail
+                .truncate(usize::try_from(progress.tail).unwrap_or(usize::MAX));
+            writer.stored = Some(writer.tail.len());
         }
-        let mut hasher = progress.hasher.clone();
-        hasher.update(&tail);
-        Ok(Self {
-            bucket: bucket.clone(),
-            key: key.to_owned(),
-            progress,
-            hasher,
-            stored: tail.len(),
-            tail,
-            sent: VecDeque::new(),
-            is_unrecorded: false,
-        })
+        writer.hasher.update(&writer.tail);
+        Ok(writer)
+    }
+
+    pub(in crate::objects) fn key(&self) -> &str {
+        &self.key
     }
 
     pub(in crate::objects) fn size(&self) -> u64 {
@@ -94,13 +143,42 @@ impl PartWriter {
         self.progress.size + (sent + self.tail.len()) as u64
     }
 
-    pub(in crate::objects) fn recorded(&self) -> u64 {
-        self.progress.size + self.progress.tail
+    /// How many bytes it holds in memory while no part is on its way.
+    pub(in crate::objects) fn in_memory(&self) -> usize {
+        self.tail.len()
+    }
+
+    /// The objects that this has, beside that of the multipart upload.
+    fn owned(&self) -> Vec<Released> {
+        let multipart = self.progress.multipart.as_ref().map(|multipart| &multipart.key);
+        let tail = self.progress.tail_key.as_ref().filter(|tail| **tail != self.key);
+        let keys = [Some(&self.key), tail].into_iter().flatten();
+        keys.filter(|key| Some(*key) != multipart)
+            .map(|key| Released {
+                key: key.clone(),
+                size: self.progress.tail * u64::from(Some(key) == self.progress.tail_key.as_ref()),
+            })
+            .collect()
+    }
+
+    /// What the record has to say of what is in the store.
+    fn note(&mut self) -> Note {
+        let owned = self.owned();
+        let is_released = |was: &Released| owned.iter().all(|is| is.key != was.key);
+        let mut released = std::mem::take(&mut self.recorded);
+        released.retain(is_released);
+        self.recorded = owned;
+        Note {
+            object: self.key.clone(),
+            size: self.progress.size + self.progress.tail,
+            progress: Some(self.progress.to_bytes()),
+            released,
+        }
     }
 
     /// What the record has to say before more is written: a multipart upload that it does not name would be forgotten by a kill.
-    pub(in crate::objects) fn unrecorded(&mut self) -> Option<Vec<u8>> {
-        std::mem::take(&mut self.is_unrecorded).then(|| self.progress.to_bytes())
+    pub(in crate::objects) fn unrecorded(&mut self) -> Option<Note> {
+        std::mem::take(&mut self.is_unrecorded).then(|| self.note())
     }
 
     pub(in crate::objects) async fn write(mut self, pieces: Vec<Bytes>) -> io::Result<Self> {
@@ -118,12 +196,11 @@ impl PartWriter {
             return Ok(self);
         }
         if self.progress.multipart.is_none() {
-            let begun = self
-                .bucket
-                .client
-                .create_multipart(&self.bucket.path(&self.key))
-                .await;
-            self.progress.multipart = Some(begun.map_err(from_store)?);
+            let key = new_key()?;
+            let path = self.bucket.path(&key);
+            let id = self.bucket.client.create_multipart(&path).await;
+            let id = id.map_err(from_store)?;
+            self.progress.multipart = Some(Multipart { key, id });
             self.is_unrecorded = true;
             return Ok(self);
         }
@@ -136,7 +213,7 @@ impl PartWriter {
         while self.tail.len() >= self.next_size() {
             let part = self.tail.split_to(self.next_size()).freeze();
             // What was stored of the tail is in the part. The record goes on to lead there until it has the part.
-            self.stored = 0;
+            self.stored = None;
             self.send(part).await?;
         }
         Ok(())
@@ -179,11 +256,12 @@ impl PartWriter {
 
     /// Stores a part, and returns what the store calls it.
     fn put(&self, part: Bytes, number: usize) -> impl Future<Output = io::Result<String>> + Send + use<> {
-        let (client, path) = (Arc::clone(&self.bucket.client), self.bucket.path(&self.key));
-        let multipart = self.progress.multipart.clone();
+        let (bucket, multipart) = (self.bucket.clone(), self.progress.multipart.clone());
         async move {
-            let multipart = multipart.ok_or_else(|| io::Error::other("no multipart upload was begun"))?;
-            let put = client.put_part(&path, &multipart, number, PutPayload::from(part));
+            let none = || io::Error::other("no multipart upload was begun");
+            let Multipart { key, id } = multipart.ok_or_else(none)?;
+            let (path, part) = (bucket.path(&key), PutPayload::from(part));
+            let put = bucket.client.put_part(&path, &id, number, part);
             put.await.map(|part| part.content_id).map_err(from_store)
         }
     }
@@ -200,19 +278,44 @@ impl PartWriter {
         self.progress.size += part.len() as u64;
         self.progress.parts.push(content_id);
         self.progress.tail = 0;
+        self.progress.tail_key = None;
         self.is_unrecorded = true;
     }
 
     /// Waits until all parts are stored, of an object whose multipart upload is recorded if there is one. A tail that is larger than a
     /// part would not be in the store for a while, when its first part is there and recorded.
     ///
-    /// The record has to have these parts before [`PartWriter::sync`]: until then it leads to the tail that came after earlier ones.
-    pub(in crate::objects) async fn settled(mut self) -> io::Result<Self> {
+    /// The record has to have these parts, and the key for what comes after them, before [`PartWriter::sync`] or, if nothing more will be
+    /// written, [`PartWriter::complete`].
+    pub(in crate::objects) async fn settled(mut self, is_last: bool) -> io::Result<Self> {
         if self.progress.multipart.is_some() {
             self.send_full().await?;
         }
         self.settle_all().await?;
+        let is_there = match is_last {
+            // What comes after parts will be a part.
+            true => self.progress.multipart.is_some() || self.is_whole(),
+            false => self.is_stored(),
+        };
+        if self.is_written && !is_there {
+            self.key = new_key()?;
+            self.is_written = false;
+            self.is_unrecorded = true;
+        }
         Ok(self)
+    }
+
+    /// Whether all after the parts is in the store. An empty object is stored, too, unless there are parts.
+    fn is_stored(&self) -> bool {
+        match self.stored {
+            Some(stored) => stored == self.tail.len(),
+            None => self.tail.is_empty() && self.progress.multipart.is_some(),
+        }
+    }
+
+    /// Whether all bytes of an object without parts are under its key.
+    fn is_whole(&self) -> bool {
+        self.is_stored() && self.progress.tail_key.as_ref() == Some(&self.key)
     }
 
     async fn settle_all(&mut self) -> io::Result<()> {
@@ -223,54 +326,81 @@ impl PartWriter {
     }
 
     /// Stores what is in memory, when no part is on its way and the record has all. It has to say what this returns.
-    pub(in crate::objects) async fn sync(mut self) -> io::Result<(Self, Vec<u8>)> {
+    pub(in crate::objects) async fn sync(mut self) -> io::Result<(Self, Note)> {
         if !self.sent.is_empty() || self.is_unrecorded {
             return Err(io::Error::other("parts are not recorded"));
         }
-        self.store_tail().await?;
-        let progress = self.progress.to_bytes();
-        Ok((self, progress))
+        if !self.is_stored() {
+            self.store_tail().await?;
+        }
+        let note = self.note();
+        Ok((self, note))
     }
 
+    /// Stores the tail under the key that the record has for it.
     async fn store_tail(&mut self) -> io::Result<()> {
-        // An empty object is stored, too, unless there are parts.
-        let is_stored =
-            self.stored == self.tail.len() && (!self.tail.is_empty() || self.progress.multipart.is_some());
-        if !is_stored {
-            let path = self.progress.tail_path(&self.bucket, &self.key);
-            let tail = Bytes::copy_from_slice(&self.tail);
-            let put = self.bucket.client.put(&path, tail.into()).await;
-            put.map_err(from_store)?;
-            self.stored = self.tail.len();
+        if self.is_written {
+            return Err(io::Error::other("another object has this key"));
         }
+        self.is_written = true;
+        let tail = Bytes::copy_from_slice(&self.tail);
+        let path = self.bucket.path(&self.key);
+        let put = self.bucket.client.put(&path, tail.into()).await;
+        put.map_err(from_store)?;
+        self.stored = Some(self.tail.len());
         self.progress.tail = self.tail.len() as u64;
+        self.progress.tail_key = Some(self.key.clone());
         Ok(())
     }
 
-    pub(in crate::objects) async fn complete(mut self) -> io::Result<(u64, Hasher)> {
+    /// Makes the object, of a writer that has settled for the last time and is recorded.
+    pub(in crate::objects) async fn complete(mut self) -> io::Result<Finished> {
         let size = self.size();
-        let Some(multipart) = self.progress.multipart.clone() else {
-            self.store_tail().await?;
-            return Ok((size, self.hasher));
+        let object = match self.progress.multipart.clone() {
+            None if self.is_whole() => self.key.clone(),
+            None => {
+                self.store_tail().await?;
+                self.key.clone()
+            }
+            Some(multipart) => {
+                let completed = self.put_together(&multipart).await;
+                // Somebody may have come as far, and died before that was recorded.
+                let is_whole = match &completed {
+                    Ok(()) => true,
+                    Err(_) => self.bucket.size(&multipart.key).await? == Some(size),
+                };
+                completed.or_else(|error| if is_whole { Ok(()) } else { Err(error) })?;
+                multipart.key
+            }
         };
+        let (key, is_written) = (self.key, self.is_written);
+        let mut released = self.recorded;
+        released.retain(|was| was.key != object && (was.key != key || is_written));
+        Ok(Finished {
+            object,
+            size,
+            hasher: self.hasher,
+            released,
+        })
+    }
+
+    /// Makes the object of its parts, and of the tail as the last.
+    async fn put_together(&mut self, multipart: &Multipart) -> io::Result<()> {
         if !self.tail.is_empty() {
             let tail = self.tail.split().freeze();
             self.send(tail).await?;
         }
         self.settle_all().await?;
-        // Before the object is whole: afterwards nothing says that there is a tail.
-        self.bucket.remove(&beside(&self.bucket, &self.key)).await?;
         let parts = self.progress.parts.iter().map(|content_id| PartId {
             content_id: content_id.clone(),
         });
-        let path = self.bucket.path(&self.key);
+        let path = self.bucket.path(&multipart.key);
         let completed = self
             .bucket
             .client
-            .complete_multipart(&path, &multipart, parts.collect())
+            .complete_multipart(&path, &multipart.id, parts.collect())
             .await;
-        completed.map_err(from_store)?;
-        Ok((size, self.hasher))
+        completed.map(|_| ()).map_err(from_store)
     }
 }
 

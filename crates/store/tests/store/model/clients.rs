@@ -7,6 +7,8 @@ use super::state::{Blob, GRACE, OLD, Object, PATIENCE, State};
 pub(super) enum Kind {
     /// Pushes the blob to a repository, then a manifest that names it.
     Push(usize),
+    /// Goes on with the upload of the first client by another node, whatever that client does, and pushes as it.
+    GoOn,
     /// Asks the first repository whether it has the blob, then pushes a manifest that names it.
     Look,
     /// Mounts the blob from the first repository in the second, then pushes a manifest that names it.
@@ -64,6 +66,7 @@ pub(super) fn steps(state: &State, variant: Variant, next: &mut Vec<(&'static st
         let mut client = reached.clients[number].clone();
         let step = match client.kind {
             Kind::Push(repository) => push(&mut reached, &mut client, number, repository, variant),
+            Kind::GoOn => go_on(&mut reached, &mut client, number, variant),
             Kind::Look => look(&mut reached, &mut client, variant),
             Kind::Mount => mount(&mut reached, &mut client),
             Kind::DeleteManifest => delete_manifest(&mut reached, &mut client),
@@ -133,6 +136,21 @@ fn push(
         }
         _ => None,
     }
+}
+
+/// Another node takes a key that nobody has written to; what stands under the old one is garbage.
+fn go_on(state: &mut State, client: &mut Client, number: usize, variant: Variant) -> Option<&'static str> {
+    let key = if variant == Variant::SameKey { 0 } else { number };
+    if client.step > 0 {
+        return push(state, client, key, 0, variant);
+    }
+    state.uploads[0].take()?;
+    if key != 0 {
+        state.throw_away(0);
+    }
+    state.uploads[key] = Some(0);
+    (client.step, client.age) = (2, 0);
+    Some("another node goes on with the upload")
 }
 
 fn record(state: &mut State, client: &mut Client, key: usize, repository: usize, variant: Variant) {

@@ -28,6 +28,8 @@ pub(super) enum Variant {
     ForgetFirst,
     /// The record of garbage goes as soon as its object was deleted once.
     ForgetAtOnce,
+    /// Who goes on with an upload of another node writes where that one did.
+    SameKey,
     /// An upload is continued without a note of it.
     Untouched,
     /// Of two objects with the same bytes the second is forgotten.
@@ -132,13 +134,14 @@ fn starts() -> Vec<State> {
 
 /// Clients that work beside each other and the collectors.
 fn casts() -> Vec<Vec<Kind>> {
-    use Kind::{Cancel, DeleteBlob, DeleteManifest, Look, Mount, Push, Read};
+    use Kind::{Cancel, DeleteBlob, DeleteManifest, GoOn, Look, Mount, Push, Read};
     vec![
         vec![Push(0), Push(1)],
         vec![Push(0), Push(0)],
         vec![Push(0), DeleteManifest],
         vec![Push(0), DeleteBlob],
         vec![Push(0), Cancel],
+        vec![Push(0), GoOn],
         vec![Push(0), Look],
         vec![Push(1), Mount],
         vec![Look, DeleteManifest],
@@ -156,7 +159,7 @@ fn explore_all(variant: Variant) -> Result<usize, String> {
             let start = State {
                 clients: cast.iter().map(|kind| Client::new(*kind)).collect(),
                 // Nobody else removes what a client has just sent.
-                has_late_writes: cast.contains(&Kind::Cancel),
+                has_late_writes: [Kind::Cancel, Kind::GoOn].iter().any(|kind| cast.contains(kind)),
                 ..start
             };
             states += explore(start, variant)?;
@@ -181,6 +184,7 @@ fn each_rule_of_the_protocol_is_needed() {
         KeyIsDigest,
         ForgetFirst,
         ForgetAtOnce,
+        SameKey,
         Untouched,
         ForgetDuplicate,
         NoPromise,

@@ -96,11 +96,9 @@ impl State {
         self.garbage[key] = Some(if self.has_late_writes { 0 } else { OLD });
     }
 
-    /// The store ends a write whose client has died.
+    /// The store ends a write whose client has died, whatever stands there by now.
     pub(super) fn arrive(&mut self) {
-        if let Some((key, _)) = self.late.take()
-            && self.objects[key] == Object::Absent
-        {
+        if let Some((key, _)) = self.late.take() {
             self.objects[key] = Object::Part;
         }
     }
