@@ -184,6 +184,7 @@ mod tests {
             TrustFile::parse(TEMPLATE.as_bytes()).unwrap(),
             TrustFile::default()
         );
+        assert_eq!(crate::Policy::template(), TEMPLATE);
         // What the template shows in comments must be valid, too.
         let shown: String = TEMPLATE
             .lines()

@@ -172,6 +172,18 @@ fn what_cannot_be_bound_is_refused() {
         BindError::TooLarge(_)
     ));
 
+    // What is made must be small enough to be read again.
+    let filled = |bytes: usize| {
+        let manifests = json!([{ "mediaType": OCI, "digest": manifest, "size": 5 }]);
+        let filler = json!({ "filler": "x".repeat(bytes) });
+        let index = with(json!({ "manifests": manifests, "annotations": filler }));
+        bind(&Original::ImageIndex(&index), &[bound(manifest, "artifact")])
+    };
+    let spent = filled(0).unwrap().len();
+    let room = 4 * 1024 * 1024 - spent;
+    assert_eq!(filled(room).unwrap().len(), 4 * 1024 * 1024);
+    assert!(matches!(filled(room + 1), Err(BindError::TooLarge(_))));
+
     let image = json!({ "mediaType": OCI, "digest": manifest, "size": 5 });
     let entry = |digest: &str| {
         json!({ "mediaType": OCI, "digest": digest, "size": 1, "artifactType": ARTIFACT_TYPE,

@@ -193,7 +193,8 @@ fn facts_are_bounded_and_fit_the_file() {
     let size = fs::metadata(directory.path().join(RECORD_FILE)).unwrap().len() as usize;
     assert!(size < MAX_RECORD, "{size}");
     let record = Record::load(directory.path(), layer, index);
-    assert!(record.why_disproved().is_some());
+    let why = record.why_disproved().unwrap();
+    assert!(!why.is_empty() && why.chars().all(|c| c == '\u{1F4A5}'), "{why}");
     assert!(record.roots(&longest(4999), &[]).is_in_registry());
     assert!(!record.roots(&longest(0), &[]).is_in_registry());
 }

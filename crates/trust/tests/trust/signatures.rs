@@ -371,6 +371,15 @@ fn manifests_that_are_none_are_refused() {
 }
 
 #[test]
+fn a_key_file_may_have_text_before_the_key_but_not_much() {
+    let pem = data("cosign.pub");
+    let with_text = |size: usize| [vec![b'#'; size - pem.len() - 1], vec![b'\n'], pem.clone()].concat();
+    let wanted = PublicKey::from_pem(&pem).unwrap().id();
+    assert_eq!(PublicKey::from_pem(&with_text(64 << 10)).unwrap().id(), wanted);
+    assert!(PublicKey::from_pem(&with_text((64 << 10) + 1)).is_err());
+}
+
+#[test]
 fn keys_that_are_none_are_named() {
     let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     let public = String::from_utf8(data("cosign.pub")).unwrap();
