@@ -81,6 +81,9 @@ impl<'a> Worker<'a> {
     fn ask(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) -> io::Result<Answer> {
         let node = self.random.usize(..self.nodes.len());
         let answer = self.nodes[node].ask(method, path, headers, body)?;
+        if answer.status >= 500 && self.model.is_without_power() {
+            return Err(io::Error::other("the registry has no disk"));
+        }
         if answer.status >= 500 {
             let text = String::from_utf8_lossy(&answer.body).into_owned();
             let what = format!("{method} {path}: {} {text}", answer.status);

@@ -2,11 +2,13 @@
 //! collected by a command that is killed, too. Nothing that was acknowledged is lost, no byte is wrong, and in the end there are as many
 //! objects as there are blobs in images, and none when all images are deleted.
 //!
-//! Ordinary runs kill it some twenty times in all; `make soak-registry` a thousand times over each engine (`XEBEC_REGISTRY_KILLS`).
+//! Ordinary runs kill it some twenty times in all; `make soak-registry` a thousand times over each engine (`XEBEC_REGISTRY_KILLS`). In
+//! a case of its own the power goes as well.
 
 mod client;
 mod image;
 mod model;
+mod power;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use parking_lot::Mutex;
 
 use client::{GRACE, UPLOAD_LASTS, Worker};
 use model::{Counts, Fact, Model, Place};
@@ -27,8 +30,8 @@ use crate::runner::{Case, Outcome};
 use crate::world::World;
 
 const KILLS: &str = "XEBEC_REGISTRY_KILLS";
-/// Kills where nothing is told, of one node with engines of its own and of two that share theirs.
-const FEW: [u32; 2] = [12, 8];
+/// Kills where nothing is told: of one node with engines of its own, of two that share theirs, and of one by the power.
+const FEW: [u32; 3] = [12, 8, 6];
 const WORKERS: u64 = 4;
 /// So long before its grace ends a blob is not asked for any more: the answer may take a while.
 const MARGIN: Duration = Duration::from_millis(300);
@@ -53,6 +56,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case("killed", killed),
         case("killed-postgresql-and-s3", killed_over_others),
+        case("power-cut", cut),
     ]
 }
 
@@ -67,7 +71,19 @@ fn killed(world: &World) -> Result<Outcome> {
         return Ok(skipped);
     }
     let objects = vec![world.path("node0/data/objects")];
-    Soak::new(world, 1, None, objects).run(kills(FEW[0])?)
+    let (soak, kills) = (Soak::new(world, 1, None, objects), kills(FEW[0])?);
+    soak.run(kills, |nodes, addresses| soak.kill_again_and_again(nodes, addresses, kills))
+}
+
+/// One node, with SQLite and a directory, whose disk loses its power.
+fn cut(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&[]) {
+        return Ok(skipped);
+    }
+    power::new_disk(world)?;
+    let objects = vec![world.path("node0/data/objects")];
+    let (soak, cuts) = (Soak::new(world, 1, None, objects), kills(FEW[2])?);
+    soak.run(cuts, |nodes, addresses| soak.cut_again_and_again(nodes, addresses, cuts))
 }
 
 /// Two nodes, of which one is killed each time, with PostgreSQL and S3.
@@ -80,7 +96,8 @@ fn killed_over_others(world: &World) -> Result<Outcome> {
         return Ok(Outcome::Skipped(reason.to_owned()));
     };
     let objects = vec![engines.bucket.clone()];
-    Soak::new(world, 2, Some(engines), objects).run(kills(FEW[1])?)
+    let (soak, kills) = (Soak::new(world, 2, Some(engines), objects), kills(FEW[1])?);
+    soak.run(kills, |nodes, addresses| soak.kill_again_and_again(nodes, addresses, kills))
 }
 
 struct Soak<'a> {
@@ -91,6 +108,8 @@ struct Soak<'a> {
     /// Where the files of objects are.
     objects: Vec<PathBuf>,
     model: Model,
+    /// Held while a collection runs, and while the disk is away.
+    disk: Mutex<()>,
     _engines: Option<Engines>,
 }
 
@@ -110,6 +129,7 @@ impl<'a> Soak<'a> {
             environment: environment.unwrap_or_default(),
             objects,
             model: Model::default(),
+            disk: Mutex::default(),
             _engines: engines,
         }
     }
@@ -126,7 +146,12 @@ impl<'a> Soak<'a> {
         Ok(registry)
     }
 
-    fn run(&self, kills: u32) -> Result<Outcome> {
+    /// Has clients and collections work while something happens so often that kills the nodes, and judges.
+    fn run(
+        &self,
+        kills: u32,
+        happen: impl FnOnce(&mut [OwnRegistry], &[String]) -> Result<()>,
+    ) -> Result<Outcome> {
         let begun = Instant::now();
         let mut nodes = Vec::new();
         for node in 0..self.names.len() {
@@ -140,7 +165,7 @@ impl<'a> Soak<'a> {
                 scope.spawn(move || Worker::new(number, &self.model, addresses).work(stop));
             }
             let collecting = scope.spawn(|| self.collect_until(&stop));
-            let killed = self.kill_again_and_again(&mut nodes, &addresses, kills);
+            let killed = happen(&mut nodes, &addresses);
             stop.store(true, Ordering::Relaxed);
             let collected = collecting.join();
             killed?;
@@ -227,6 +252,7 @@ impl<'a> Soak<'a> {
     /// Collects again and again; each third collection is killed.
     fn collect_until(&self, stop: &AtomicBool) -> Result<()> {
         while !stop.load(Ordering::Relaxed) {
+            let disk = self.disk.lock();
             let mut collector = self.gc()?;
             if fastrand::u8(..3) == 0 {
                 std::thread::sleep(Duration::from_millis(fastrand::u64(..150)));
@@ -235,6 +261,7 @@ impl<'a> Soak<'a> {
             if collector.wait()?.success() {
                 self.model.count(|counts| counts.collections += 1);
             }
+            drop(disk);
             std::thread::sleep(Duration::from_millis(fastrand::u64(..500)));
         }
         Ok(())

@@ -76,6 +76,8 @@ struct Facts {
     fresh: Vec<(Place, Instant)>,
     counts: Counts,
     said: Vec<String>,
+    /// The registry's disk takes nothing.
+    is_without_power: bool,
 }
 
 /// What all clients know together.
@@ -83,6 +85,15 @@ struct Facts {
 pub(super) struct Model(Mutex<Facts>);
 
 impl Model {
+    /// The registry's disk has power from now on, or none.
+    pub(super) fn power(&self, is_there: bool) {
+        self.0.lock().is_without_power = !is_there;
+    }
+
+    pub(super) fn is_without_power(&self) -> bool {
+        self.0.lock().is_without_power
+    }
+
     pub(super) fn counts(&self) -> Counts {
         self.0.lock().counts.clone()
     }
