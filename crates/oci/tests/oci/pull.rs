@@ -15,6 +15,17 @@ fn amd64() -> Platform {
 }
 
 #[tokio::test]
+async fn all_pages_of_a_list_are_read() {
+    let registry = FaultyRegistry::start().unwrap();
+    // Two pages and a half.
+    let tags: Vec<String> = (0..2500).map(|number| format!("t{number:04}")).collect();
+    for tag in &tags {
+        registry.put_manifest(NAME, tag, OCI_MANIFEST, "{}");
+    }
+    assert_eq!(client().tags(&repository(&registry)).await.unwrap(), tags);
+}
+
+#[tokio::test]
 async fn resolves_and_reads() {
     let registry = FaultyRegistry::start().unwrap();
     let image = put_image(&registry, 300_000);

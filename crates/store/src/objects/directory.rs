@@ -3,6 +3,7 @@
 //! A file has its final name from its first byte on. Nobody looks for it before a record names it as a blob's, and that is written
 //! after file and name are synced.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::ops::Range;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, linkat};
 use xebec_kernel::file::sync_directory;
 
@@ -31,6 +33,8 @@ const TURN: u64 = 128 << 10;
 pub(crate) struct Directory {
     top: PathBuf,
     buffers: Arc<Buffers>,
+    /// Folders whose names this process knows to be durable. Keys begin with one of 256.
+    folders: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl Directory {
@@ -39,7 +43,23 @@ impl Directory {
         Ok(Self {
             top: top.to_owned(),
             buffers: Arc::default(),
+            folders: Arc::default(),
         })
+    }
+
+    /// Makes the folder of an object durable. One that is there already may have been made by a process that was killed before it
+    /// could sync its name. Blocks.
+    fn make_folder(&self, path: &Path) -> io::Result<()> {
+        let Some(folder) = path.parent() else {
+            return Ok(());
+        };
+        if self.folders.lock().contains(folder) {
+            return Ok(());
+        }
+        make_directory(folder)?;
+        folder.parent().map_or(Ok(()), sync_directory)?;
+        self.folders.lock().insert(folder.to_owned());
+        Ok(())
     }
 
     /// Where an object's file is. Keys come from records; one that leads elsewhere is damaged.
@@ -128,9 +148,9 @@ impl Directory {
     /// Gives an object the bytes of a file that is there already, by one more name of it. The file, whatever stands under its old name
     /// by now, is durable then.
     pub(super) async fn link(&self, key: &str, file: File) -> io::Result<()> {
-        let path = self.path(key)?;
+        let (path, directory) = (self.path(key)?, self.clone());
         blocking(move || {
-            path.parent().map_or(Ok(()), make_directory)?;
+            directory.make_folder(&path)?;
             let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
             linkat(CWD, opened, CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
             file.sync_all()?;
@@ -140,8 +160,12 @@ impl Directory {
     }
 
     pub(super) async fn resume(&self, key: &str) -> io::Result<FileWriter> {
-        let (path, key) = (self.path(key)?, key.to_owned());
-        blocking(move || FileWriter::open(key, &path)).await
+        let (path, key, directory) = (self.path(key)?, key.to_owned(), self.clone());
+        blocking(move || {
+            directory.make_folder(&path)?;
+            FileWriter::open(key, &path)
+        })
+        .await
     }
 }
 
@@ -191,7 +215,6 @@ pub(crate) struct FileWriter {
 impl FileWriter {
     /// What an earlier writer left is hashed again: a killed process wrote no state of its hash.
     fn open(key: String, path: &Path) -> io::Result<Self> {
-        path.parent().map_or(Ok(()), make_directory)?;
         let mut options = File::options();
         let file = options
             .read(true)

@@ -229,19 +229,28 @@ fn tags(inner: &mut Inner, head: &RequestHead, name: &str) -> Reply {
     };
     let mut tags: Vec<&String> = repository.tags.keys().collect();
     tags.sort();
-    let asked = pairs(&head.query).into_iter().find(|(key, _)| key == "n");
-    let asked = asked
-        .and_then(|(_, value)| value.parse().ok())
-        .unwrap_or(usize::MAX);
+    let parameters = pairs(&head.query);
+    let parameter = |name: &str| {
+        parameters
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value)
+    };
+    if let Some(last) = parameter("last") {
+        tags.retain(|tag| *tag > last);
+    }
+    let asked = parameter("n").and_then(|value| value.parse().ok());
+    let asked = asked.unwrap_or(usize::MAX);
     let has_more = tags.len() > asked;
     tags.truncate(asked);
+    let last = tags.last().map_or("", |tag| tag.as_str()).to_owned();
     let reply = Reply::new(200)
         .with("content-type", "application/json")
         .body(json!({ "name": name, "tags": tags }).to_string());
     match has_more {
         true => reply.with(
             "link",
-            format!("</v2/{name}/tags/list?n={asked}&last=x>; rel=\"next\""),
+            format!("</v2/{name}/tags/list?n={asked}&last={last}>; rel=\"next\""),
         ),
         false => reply,
     }

@@ -72,7 +72,9 @@ fn killed(world: &World) -> Result<Outcome> {
     }
     let objects = vec![world.path("node0/data/objects")];
     let (soak, kills) = (Soak::new(world, 1, None, objects), kills(FEW[0])?);
-    soak.run(kills, |nodes, addresses| soak.kill_again_and_again(nodes, addresses, kills))
+    soak.run(kills, |nodes, addresses| {
+        soak.kill_again_and_again(nodes, addresses, kills)
+    })
 }
 
 /// One node, with SQLite and a directory, whose disk loses its power.
@@ -83,7 +85,9 @@ fn cut(world: &World) -> Result<Outcome> {
     power::new_disk(world)?;
     let objects = vec![world.path("node0/data/objects")];
     let (soak, cuts) = (Soak::new(world, 1, None, objects), kills(FEW[2])?);
-    soak.run(cuts, |nodes, addresses| soak.cut_again_and_again(nodes, addresses, cuts))
+    soak.run(cuts, |nodes, addresses| {
+        soak.cut_again_and_again(nodes, addresses, cuts)
+    })
 }
 
 /// Two nodes, of which one is killed each time, with PostgreSQL and S3.
@@ -97,7 +101,9 @@ fn killed_over_others(world: &World) -> Result<Outcome> {
     };
     let objects = vec![engines.bucket.clone()];
     let (soak, kills) = (Soak::new(world, 2, Some(engines), objects), kills(FEW[1])?);
-    soak.run(kills, |nodes, addresses| soak.kill_again_and_again(nodes, addresses, kills))
+    soak.run(kills, |nodes, addresses| {
+        soak.kill_again_and_again(nodes, addresses, kills)
+    })
 }
 
 struct Soak<'a> {
