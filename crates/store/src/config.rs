@@ -21,6 +21,8 @@ pub struct StoreConfig {
     pub max_manifest: u64,
     /// No blob is larger than so many bytes.
     pub max_blob: u64,
+    /// No repository has more uploads under way, those included that nobody continues until they are given up.
+    pub max_uploads: u32,
 }
 
 impl StoreConfig {
@@ -35,6 +37,7 @@ impl StoreConfig {
             grace: DAY,
             max_manifest: 4 << 20,
             max_blob: 1 << 40,
+            max_uploads: 10_000,
         }
     }
 }

@@ -62,6 +62,16 @@ pub enum StoreError {
         /// The upload.
         id: UploadId,
     },
+    /// The repository has as many uploads under way as it may have.
+    #[error(
+        "{repository} has {most} unfinished uploads, which is the most; finish or cancel some, or wait until they are given up"
+    )]
+    TooManyUploads {
+        /// The repository.
+        repository: RepositoryName,
+        /// How many it may have.
+        most: u32,
+    },
     /// Another request continues this upload.
     #[error("upload {0} is being continued by another request; wait for its end")]
     Busy(UploadId),
@@ -154,6 +164,16 @@ pub enum AppendError {
     WrongOffset {
         /// Where it goes on.
         at: u64,
+    },
+    /// The repository has as many uploads under way as it may have.
+    #[error(
+        "{repository} has {most} unfinished uploads, which is the most; finish or cancel some, or wait until they are given up"
+    )]
+    TooManyUploads {
+        /// The repository.
+        repository: RepositoryName,
+        /// How many it may have.
+        most: u32,
     },
     /// Another request continues this upload.
     #[error(

@@ -17,6 +17,7 @@ pub(crate) fn of(doing: &str, error: &StoreError) -> ApiError {
     match error {
         StoreError::UnknownUpload { .. } => ApiError::new(Code::BlobUploadUnknown, error.to_string()),
         StoreError::Busy(_) => busy(error),
+        StoreError::TooManyUploads { .. } => later(ApiError::new(Code::TooManyRequests, error.to_string())),
         StoreError::DigestMismatch { .. } => ApiError::new(Code::DigestInvalid, error.to_string()),
         StoreError::ImmutableTag { .. } => ApiError::new(Code::Denied, error.to_string()),
         StoreError::ManifestTooLarge { .. } => {

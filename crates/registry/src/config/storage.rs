@@ -45,13 +45,13 @@ pub(super) fn store(
         }
     };
     Ok(StoreConfig {
-        root: storage.root,
         database,
         objects,
         upload_timeout: storage.upload_timeout.0,
         grace: storage.grace.0,
         max_manifest,
         max_blob: storage.max_blob.0,
+        ..StoreConfig::new(storage.root)
     })
 }
 

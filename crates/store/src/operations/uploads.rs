@@ -34,7 +34,7 @@ impl Store {
     /// Begins an upload.
     ///
     /// # Errors
-    /// If the database fails.
+    /// If the repository has as many as it may have, or the database fails.
     pub async fn begin_upload(&self, repository: &RepositoryName) -> Result<UploadId> {
         let random = |source| StoreError::System {
             doing: "begin an upload",
@@ -43,11 +43,16 @@ impl Store {
         let id = UploadId::random().map_err(random)?;
         let object = new_key().map_err(random)?;
         let writer = self.inner.objects.begin(&object);
-        let (repository, begun) = (repository.clone(), id.clone());
-        self.write_records("begin an upload", move |tx| {
-            uploads::begin(tx, &repository, &begun, &object, now())
-        })
-        .await?;
+        let (of, begun, most) = (repository.clone(), id.clone(), self.inner.config.max_uploads);
+        let is_begun = self
+            .write_records("begin an upload", move |tx| {
+                uploads::begin(tx, &of, &begun, &object, most, now())
+            })
+            .await?;
+        if !is_begun {
+            let repository = repository.clone();
+            return Err(StoreError::TooManyUploads { repository, most });
+        }
         if let Some(writer) = writer
             && let Some((held, _)) = self.inner.sessions.hold(&id)
         {

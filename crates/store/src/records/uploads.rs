@@ -6,19 +6,28 @@ use crate::name::{RepositoryName, UploadId};
 use crate::objects::{Note, Released};
 use crate::records::{garbage, repositories};
 
+/// Begins one; `false` if the repository has so many already.
 pub(crate) fn begin(
     tx: &mut dyn Transaction,
     repository: &RepositoryName,
     id: &UploadId,
     object: &str,
+    most: u32,
     now: u64,
-) -> Result<(), DatabaseError> {
+) -> Result<bool, DatabaseError> {
     let repository = repositories::find_or_make(tx, repository, now)?;
+    let last = tx.first(
+        "SELECT 1 FROM uploads WHERE repository = $1 LIMIT 1 OFFSET $2",
+        &[repository.into(), i64::from(most.saturating_sub(1)).into()],
+    )?;
+    if last.is_some() {
+        return Ok(false);
+    }
     tx.execute(
         "INSERT INTO uploads (id, repository, object, size, started, touched) VALUES ($1, $2, $3, 0, $4, $4)",
         &[id.into(), repository.into(), object.into(), now.into()],
     )?;
-    Ok(())
+    Ok(true)
 }
 
 pub(crate) fn find(

@@ -44,6 +44,31 @@ async fn an_upload_goes_on_in_another_process() {
 }
 
 #[tokio::test]
+async fn a_repository_has_so_many_uploads_under_way_and_no_more() {
+    for test in engines(|config| config.max_uploads = 3).await {
+        let (a, b) = (name("a"), name("b"));
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(test.store.begin_upload(&a).await.unwrap());
+        }
+        let error = test.store.begin_upload(&a).await.unwrap_err();
+        assert!(
+            matches!(error, StoreError::TooManyUploads { most: 3, .. }),
+            "{error}"
+        );
+        test.store.begin_upload(&b).await.unwrap();
+        let finished = ids.pop().unwrap();
+        let none = digest(b"");
+        test.store.finish_upload(&a, &finished, &none).await.unwrap();
+        assert!(test.store.cancel_upload(&a, &ids[0]).await.unwrap());
+        for _ in 0..2 {
+            test.store.begin_upload(&a).await.unwrap();
+        }
+        assert!(test.store.begin_upload(&a).await.is_err());
+    }
+}
+
+#[tokio::test]
 async fn an_upload_goes_to_another_process_and_back() {
     for test in engines(|_| ()).await {
         let a = name("a");
