@@ -100,8 +100,6 @@ pub struct Manifest {
     pub subject: Option<Digest>,
     /// As referrers list it.
     pub artifact_type: Option<String>,
-    /// As referrers list them.
-    pub annotations: BTreeMap<String, String>,
     /// When it was pushed to this repository first, in milliseconds since 1970.
     pub created: u64,
     /// When it was pulled last, as far as was noted; 0: never.
@@ -119,7 +117,7 @@ pub struct Referrer {
     pub size: u64,
     /// Its artifact type, or its configuration's media type.
     pub artifact_type: Option<String>,
-    /// Its annotations.
+    /// Its annotations; none where a list was made without them.
     pub annotations: BTreeMap<String, String>,
     /// The manifest that it refers to.
     pub subject: Option<Digest>,

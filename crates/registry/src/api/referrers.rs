@@ -15,8 +15,6 @@ use crate::error::{ApiError, Code};
 use crate::request::{MAX_PAGE, percent_encode};
 
 const FILTERS_APPLIED: HeaderName = HeaderName::from_static("oci-filters-applied");
-/// Clients take an index of up to 4 MiB; a page ends before.
-const MAX_PAGE_BYTES: usize = 3 << 20;
 
 /// An entry of an index.
 #[derive(Clone, Debug, Serialize)]
@@ -70,12 +68,10 @@ pub(crate) async fn list(call: &Call<'_>, repository: &RepositoryName, subject: 
         .referrers(repository, subject, artifact_type, MAX_PAGE, after.as_ref())
         .await;
     let page = page.map_err(|error| failure::of("listing referrers", &error))?;
-    let total = page.items.len();
-    let items = within(page.items);
-    let next = (page.next || items.len() < total)
-        .then(|| items.last().map(|last| last.digest.to_string()))
-        .flatten();
-    let content = serde_json::to_vec(&Index::of(items)).unwrap_or_default();
+    // Clients take an index of up to 4 MiB: the store ends a page before.
+    let last = page.items.last().filter(|_| page.next);
+    let next = last.map(|last| last.digest.to_string());
+    let content = serde_json::to_vec(&Index::of(page.items)).unwrap_or_default();
     let mut answer = reply::with(reply::bytes(OCI_INDEX, content), CACHE_CONTROL, "no-cache");
     if let Some(warning) = warning {
         answer = reply::with_warning(answer, &warning);
@@ -91,24 +87,4 @@ pub(crate) async fn list(call: &Call<'_>, repository: &RepositoryName, subject: 
         answer = reply::with(answer, LINK, link);
     }
     Ok(answer)
-}
-
-/// As many of them as one answer may have; one at least.
-fn within(items: Vec<Referrer>) -> Vec<Referrer> {
-    let mut bytes = 0;
-    let size = |item: &Referrer| {
-        let annotations = item.annotations.iter();
-        256 + annotations
-            .map(|(name, value)| 8 + 2 * (name.len() + value.len()))
-            .sum::<usize>()
-    };
-    let mut kept = Vec::with_capacity(items.len());
-    for item in items {
-        bytes += size(&item);
-        if bytes > MAX_PAGE_BYTES && !kept.is_empty() {
-            break;
-        }
-        kept.push(item);
-    }
-    kept
 }

@@ -70,7 +70,7 @@ async fn list(
     let refreshed = upstream.refresh_referrers(repository, subject).await;
     let freshness = refreshed.map_err(|error| refused(&error))?;
     let store = &call.registry.store;
-    let listed = store.referrers(repository, subject, None, 1, None).await;
+    let listed = store.bare_referrers(repository, subject, None, 1, None).await;
     let listed = listed.map_err(|error| failure::of("listing referrers", &error))?;
     Ok((!listed.items.is_empty()).then_some(freshness))
 }

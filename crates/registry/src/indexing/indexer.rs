@@ -165,7 +165,7 @@ impl Indexer {
         }
         let listed = self
             .store
-            .referrers(repository, subject, Some(ARTIFACT_TYPE), 1, None)
+            .bare_referrers(repository, subject, Some(ARTIFACT_TYPE), 1, None)
             .await?;
         Ok(!listed.items.is_empty())
     }

@@ -181,7 +181,7 @@ pub async fn image(
     };
     let tags = store.tags(name, ROWS, None).await?.map(|page| page.items);
     let tags = tags.unwrap_or_default().into_iter();
-    let referrers = store.referrers(name, digest, None, ROWS, None).await?.items;
+    let referrers = store.bare_referrers(name, digest, None, ROWS, None).await?.items;
     Ok(Some(Image {
         host: place.host.to_owned(),
         upstream: place.upstream.map(str::to_owned),
@@ -317,7 +317,7 @@ async fn indexed_layers(store: &Store, name: &RepositoryName, digest: &Digest) -
         return Ok(layers);
     };
     let page = store
-        .referrers(name, digest, Some(ARTIFACT_TYPE), ARTIFACTS, None)
+        .bare_referrers(name, digest, Some(ARTIFACT_TYPE), ARTIFACTS, None)
         .await?;
     for referrer in &page.items {
         let stored = store.manifest(name, &referrer.digest).await?;

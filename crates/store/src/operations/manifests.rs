@@ -5,7 +5,8 @@ use crate::error::{Result, StoreError};
 use crate::model::{Manifest, NewManifest, Page, PutManifest, ReferenceKind, Referrer};
 use crate::name::{RepositoryName, Tag};
 use crate::records::manifests::{self, Refusal};
-use crate::records::{referrers, repositories};
+use crate::records::referrers::{self, Listing};
+use crate::records::repositories;
 use crate::store::{Store, now};
 
 impl Store {
@@ -122,7 +123,7 @@ impl Store {
         .await
     }
 
-    /// All manifests of a repository, in the order of their digests.
+    /// All manifests of a repository, without annotations, in the order of their digests.
     ///
     /// # Errors
     /// If the database fails.
@@ -133,18 +134,22 @@ impl Store {
         after: Option<&Digest>,
     ) -> Result<Page<Referrer>> {
         let (repository, after) = (repository.clone(), after.cloned());
-        let found = self
-            .read_records("list manifests", move |tx| {
-                match repositories::find(tx, &repository)? {
-                    Some(id) => referrers::list(tx, id, n.saturating_add(1), after.as_ref()),
-                    None => Ok(Vec::new()),
-                }
-            })
-            .await?;
-        Ok(Page::cut(found, n))
+        let listing = Listing {
+            subject: None,
+            artifact_type: None,
+            annotated: false,
+        };
+        self.read_records("list manifests", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => referrers::list(tx, id, &listing, n, after.as_ref()),
+                None => Ok(Page::cut(Vec::new(), n)),
+            }
+        })
+        .await
     }
 
-    /// The manifests of a repository that refer to `subject`, which need not be here, in the order of their digests.
+    /// The manifests of a repository that refer to `subject`, which need not be here, in the order of their digests. A page ends before it
+    /// has `n` where their annotations are long, but has one at least.
     ///
     /// # Errors
     /// If the database fails.
@@ -156,17 +161,46 @@ impl Store {
         n: usize,
         after: Option<&Digest>,
     ) -> Result<Page<Referrer>> {
+        self.list_referrers(repository, (subject, artifact_type, true), n, after)
+            .await
+    }
+
+    /// The same without annotations, which take most of the room.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn bare_referrers(
+        &self,
+        repository: &RepositoryName,
+        subject: &Digest,
+        artifact_type: Option<&str>,
+        n: usize,
+        after: Option<&Digest>,
+    ) -> Result<Page<Referrer>> {
+        self.list_referrers(repository, (subject, artifact_type, false), n, after)
+            .await
+    }
+
+    async fn list_referrers(
+        &self,
+        repository: &RepositoryName,
+        (subject, artifact_type, annotated): (&Digest, Option<&str>, bool),
+        n: usize,
+        after: Option<&Digest>,
+    ) -> Result<Page<Referrer>> {
         let (repository, subject, after) = (repository.clone(), subject.clone(), after.cloned());
         let artifact_type = artifact_type.map(str::to_owned);
-        let found = self
-            .read_records("list referrers", move |tx| {
-                let Some(id) = repositories::find(tx, &repository)? else {
-                    return Ok(Vec::new());
-                };
-                let n = n.saturating_add(1);
-                referrers::of_subject(tx, id, &subject, artifact_type.as_deref(), n, after.as_ref())
-            })
-            .await?;
-        Ok(Page::cut(found, n))
+        self.read_records("list referrers", move |tx| {
+            let Some(id) = repositories::find(tx, &repository)? else {
+                return Ok(Page::cut(Vec::new(), n));
+            };
+            let listing = Listing {
+                subject: Some(&subject),
+                artifact_type: artifact_type.as_deref(),
+                annotated,
+            };
+            referrers::list(tx, id, &listing, n, after.as_ref())
+        })
+        .await
     }
 }

@@ -165,7 +165,7 @@ pub(crate) fn find(
     digest: &Digest,
 ) -> Result<Option<Manifest>, DatabaseError> {
     let row = tx.first(
-        "SELECT manifests.digest, media_type, content, subject, artifact_type, annotations, manifests.created, manifests.pulled
+        "SELECT manifests.digest, media_type, content, subject, artifact_type, manifests.created, manifests.pulled
          FROM repositories JOIN manifests ON manifests.repository = repositories.id
          JOIN manifest_contents ON manifest_contents.digest = manifests.digest
          WHERE repositories.name = $1 AND manifests.digest = $2",
@@ -181,7 +181,7 @@ pub(crate) fn find_tagged(
     tag: &Tag,
 ) -> Result<Option<Manifest>, DatabaseError> {
     let row = tx.first(
-        "SELECT manifests.digest, media_type, content, subject, artifact_type, annotations, manifests.created, manifests.pulled
+        "SELECT manifests.digest, media_type, content, subject, artifact_type, manifests.created, manifests.pulled
          FROM repositories JOIN tags ON tags.repository = repositories.id
          JOIN manifests ON manifests.repository = tags.repository AND manifests.digest = tags.digest
          JOIN manifest_contents ON manifest_contents.digest = manifests.digest
@@ -198,9 +198,8 @@ fn manifest(mut row: Row) -> Result<Manifest, DatabaseError> {
         content: row.bytes(2)?.into(),
         subject: row.optional_text(3)?.map(|text| parsed(&text)).transpose()?,
         artifact_type: row.optional_text(4)?,
-        annotations: annotations(&row.text(5)?)?,
-        created: row.unsigned(6)?,
-        pulled: row.unsigned(7)?,
+        created: row.unsigned(5)?,
+        pulled: row.unsigned(6)?,
     })
 }
 

@@ -131,6 +131,40 @@ async fn referrers_are_filtered_and_paged() {
     }
 }
 
+/// Annotations may be nearly as long as a manifest: a page of them must not take a thousand times that.
+#[tokio::test]
+async fn a_page_of_referrers_ends_where_their_annotations_are_long() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let subject = digest(b"a subject");
+        for number in 0..12 {
+            let mut new = referring(&number.to_string(), &subject, "long");
+            let length = if number == 5 { 3_900_000 } else { 700_000 };
+            new.annotations.insert("long".to_owned(), "x".repeat(length));
+            store.put_manifest(&a, &new, &[]).await.unwrap();
+        }
+        let bare = store.bare_referrers(&a, &subject, None, 11, None).await.unwrap();
+        assert_eq!((bare.items.len(), bare.next), (11, true), "{}", test.engine);
+        assert!(bare.items.iter().all(|item| item.annotations.is_empty()));
+        let (mut seen, mut last) = (Vec::new(), None);
+        loop {
+            let page = store.referrers(&a, &subject, Some("long"), 100, last.as_ref());
+            let page = page.await.unwrap();
+            let lengths = page.items.iter().map(|item| item.annotations["long"].len());
+            let bytes: usize = lengths.sum();
+            assert!(bytes < 3 << 20 || page.items.len() == 1, "{bytes}");
+            seen.extend(page.items.iter().map(|item| item.digest.clone()));
+            last = page.items.last().map(|item| item.digest.clone());
+            if !page.next {
+                break;
+            }
+        }
+        let all = store.bare_referrers(&a, &subject, None, 100, None).await.unwrap();
+        let all: Vec<_> = all.items.into_iter().map(|item| item.digest).collect();
+        assert_eq!((seen.len(), seen), (12, all));
+    }
+}
+
 #[tokio::test]
 async fn usage_counts_what_is_shared_once() {
     for test in engines(|_| ()).await {
