@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use xebec_settings::pattern::{RepositoryPattern, TagPattern};
+use xebec_store::{IsHeld, RepositoryName};
 
 /// `[[immutable]]`: these tags of these repositories.
 #[derive(Debug, Clone, Deserialize)]
@@ -53,6 +54,17 @@ impl Immutability {
         rules.find(|rule| {
             rule.repositories.covers(repository) && covered(&rule.tags) && !covered(&rule.except)
         })
+    }
+
+    /// The tags of a repository that hold what they lead to, as the store asks; none if there is no rule.
+    pub fn holding(&self, repository: &RepositoryName) -> Option<IsHeld> {
+        if self.is_empty() {
+            return None;
+        }
+        let (rules, repository) = (self.clone(), repository.to_string());
+        Some(Box::new(move |tag| {
+            rules.rule_for(&repository, tag.as_str()).is_some()
+        }))
     }
 
     /// Whether a tag may come to name `new`. `now` is what it names before that: to push the same again changes nothing.

@@ -96,8 +96,8 @@ pub enum StoreError {
         /// What is missing.
         missing: Vec<Digest>,
     },
-    /// A tag that may not be moved names another manifest.
-    #[error("tag {tag} of {repository} names {digest} and may not be moved; push by another tag")]
+    /// A tag that neither moves nor goes names another manifest, or leads to what was to go.
+    #[error("tag {tag} of {repository} names {digest} and may neither move nor go; push by another tag")]
     ImmutableTag {
         /// The repository.
         repository: RepositoryName,

@@ -87,6 +87,9 @@ pub struct PutManifest {
     pub moved: Vec<(Tag, Option<Digest>)>,
 }
 
+/// Which tags of a repository neither move nor go. It is asked inside of the transaction that would change something.
+pub type IsHeld = Box<dyn Fn(&Tag) -> bool + Send>;
+
 /// A manifest that is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {

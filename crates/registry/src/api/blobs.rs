@@ -80,8 +80,10 @@ async fn redirected(call: &Call<'_>, blob: &Blob) -> Result<Option<Answer>, ApiE
 
 /// Takes a blob out of a repository. Others keep it.
 pub(crate) async fn delete(call: &Call<'_>, repository: &RepositoryName, digest: &Digest) -> Outcome {
-    let deleted = call.registry.store.delete_blob(repository, digest).await;
-    match deleted.map_err(|error| failure::of("deleting the blob", &error))? {
+    let is_held = call.registry.immutability.holding(repository);
+    let store = &call.registry.store;
+    let deleted = store.delete_blob_unless(repository, digest, is_held).await;
+    match deleted.map_err(|error| failure::of_deletion(call.registry, "deleting the blob", &error))? {
         true => {
             let what = What {
                 digest: Some(digest),

@@ -7,7 +7,7 @@ use hyper::header::RETRY_AFTER;
 use xebec_store::{AppendError, RepositoryName, StoreError};
 
 use crate::error::{ApiError, Code};
-use crate::state::RETRY_AFTER as WAIT;
+use crate::state::{RETRY_AFTER as WAIT, Registry};
 
 /// The most digests that an answer names.
 const MOST_MISSING: usize = 16;
@@ -37,6 +37,21 @@ pub(crate) fn of(doing: &str, error: &StoreError) -> ApiError {
         | StoreError::BadBackup { .. }
         | StoreError::MissingReferences { .. } => ApiError::internal(doing, error),
     }
+}
+
+/// The same for a deletion: what a tag leads to that neither moves nor goes stays, too.
+pub(crate) fn of_deletion(registry: &Registry, doing: &str, error: &StoreError) -> ApiError {
+    if let StoreError::ImmutableTag { repository, tag, .. } = error
+        && let Err(rule) = registry
+            .immutability
+            .check_removal(repository.as_str(), tag.as_str())
+    {
+        return ApiError::new(
+            Code::Denied,
+            format!("this belongs to an image that stays: {rule}"),
+        );
+    }
+    of(doing, error)
 }
 
 /// The same for a push of a manifest, which names each digest that is missing.

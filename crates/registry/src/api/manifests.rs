@@ -302,9 +302,10 @@ async fn content(call: &mut Call<'_>) -> Result<bytes::Bytes, ApiError> {
 /// Deletes a manifest with its tags, or a tag alone.
 pub(crate) async fn delete(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
     let store = &call.registry.store;
-    may_go(call, repository, reference).await?;
     let (deleted, kind, what) = match reference {
         Reference::Tag(tag) => {
+            let rules = &call.registry.immutability;
+            rules.check_removal(repository.as_str(), tag.as_str())?;
             let what = What {
                 tags: std::slice::from_ref(tag),
                 ..What::default()
@@ -320,35 +321,18 @@ pub(crate) async fn delete(call: &Call<'_>, repository: &RepositoryName, referen
                 digest: Some(digest),
                 ..What::default()
             };
-            let deleted = store.delete_manifest(repository, digest).await;
+            let is_held = call.registry.immutability.holding(repository);
+            let deleted = store.delete_manifest_unless(repository, digest, is_held).await;
             (deleted, EventKind::DeleteManifest, what)
         }
     };
-    match deleted.map_err(|error| failure::of("deleting the manifest", &error))? {
+    match deleted.map_err(|error| failure::of_deletion(call.registry, "deleting the manifest", &error))? {
         true => {
             call.tell(kind, repository, what);
             Ok(reply::status(StatusCode::ACCEPTED))
         }
         false => Err(unknown(repository, reference)),
     }
-}
-
-/// Whether a tag, or each tag of a manifest, may be removed.
-async fn may_go(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Result<(), ApiError> {
-    let rules = &call.registry.immutability;
-    if rules.is_empty() {
-        return Ok(());
-    }
-    match reference {
-        Reference::Tag(tag) => rules.check_removal(repository.as_str(), tag.as_str())?,
-        Reference::Digest(digest) => {
-            let tags = call.registry.store.tags_of(repository, digest).await;
-            for tag in tags.map_err(|error| failure::of("looking up the manifest's tags", &error))? {
-                rules.check_removal(repository.as_str(), tag.name.as_str())?;
-            }
-        }
-    }
-    Ok(())
 }
 
 fn unknown(repository: &RepositoryName, reference: &Reference) -> ApiError {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Client, Method, StatusCode};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use xebec_events::audit::{Audit, AuditSettings, Pulls};
@@ -16,7 +16,7 @@ use xebec_registry::mode_file::ModeFile;
 use xebec_store::{Algorithm, Digest};
 
 use crate::auth::guard::{World, basic};
-use crate::running::{Running, code};
+use crate::running::{OCI_INDEX, OCI_MANIFEST, Running, code};
 
 /// A registry by the rules of [`World`], and its client with what it logs in by.
 async fn registry(world: &World, authorization: Option<&str>) -> Running {
@@ -210,6 +210,22 @@ async fn an_immutable_tag_neither_moves_nor_goes() {
     ] {
         let answer = registry.request(Method::DELETE, &path).send().await.unwrap();
         assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{path}");
+    }
+    // Nor does what it leads to.
+    let (_, child) = registry.push_image("public/app", "latest", b"three").await;
+    let entry = json!({"mediaType": OCI_MANIFEST, "digest": child.to_string(), "size": 1});
+    let index = json!({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]});
+    registry.push_manifest("public/app", "v2", &index).await;
+    let layer = Digest::of(Algorithm::Sha256, b"one");
+    for path in [
+        format!("/v2/public/app/manifests/{child}"),
+        format!("/v2/public/app/blobs/{layer}"),
+    ] {
+        let answer = registry.request(Method::DELETE, &path).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN, "{path}");
+        let text = answer.text().await.unwrap();
+        assert!(text.contains("an image that stays"), "{text}");
+        assert_eq!(registry.get(&path).await.status(), StatusCode::OK);
     }
     registry.push_image("public/app", "latest", b"one").await;
     registry.push_image("public/app", "latest", b"two").await;

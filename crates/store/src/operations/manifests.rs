@@ -2,11 +2,11 @@
 
 use crate::digest::Digest;
 use crate::error::{Result, StoreError};
-use crate::model::{Manifest, NewManifest, Page, PutManifest, ReferenceKind, Referrer};
+use crate::model::{IsHeld, Manifest, NewManifest, Page, PutManifest, ReferenceKind, Referrer, TagRecord};
 use crate::name::{RepositoryName, Tag};
 use crate::records::manifests::{self, Refusal};
 use crate::records::referrers::{self, Listing};
-use crate::records::repositories;
+use crate::records::{repositories, tags};
 use crate::store::{Store, now};
 
 impl Store {
@@ -113,14 +113,31 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn delete_manifest(&self, repository: &RepositoryName, digest: &Digest) -> Result<bool> {
-        let (repository, digest) = (repository.clone(), digest.clone());
-        self.write_records("delete a manifest", move |tx| {
-            match repositories::find(tx, &repository)? {
-                Some(id) => manifests::delete(tx, id, &digest),
-                None => Ok(false),
+        self.delete_manifest_unless(repository, digest, None).await
+    }
+
+    /// The same, if no tag that is held leads to it, which names it or an index above it. That is decided in the transaction that deletes.
+    ///
+    /// # Errors
+    /// If a tag holds it, or the database fails.
+    pub async fn delete_manifest_unless(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        is_held: Option<IsHeld>,
+    ) -> Result<bool> {
+        let (name, digest) = (repository.clone(), digest.clone());
+        let deleted = self.write_records("delete a manifest", move |tx| {
+            let Some(id) = repositories::find(tx, &name)? else {
+                return Ok(Ok(false));
+            };
+            let holding = |is_held| tags::holding(tx, id, &digest, is_held);
+            match is_held.as_deref().map_or(Ok(None), holding)? {
+                Some(tag) => Ok(Err(tag)),
+                None => manifests::delete(tx, id, &digest).map(Ok),
             }
-        })
-        .await
+        });
+        deleted.await?.map_err(|tag| held_by(repository, tag))
     }
 
     /// All manifests of a repository, without annotations, in the order of their digests.
@@ -202,5 +219,14 @@ impl Store {
             referrers::list(tx, id, &listing, n, after.as_ref())
         })
         .await
+    }
+}
+
+/// What was to go, and a tag that leads to it.
+pub(super) fn held_by(repository: &RepositoryName, tag: TagRecord) -> StoreError {
+    StoreError::ImmutableTag {
+        repository: repository.clone(),
+        tag: tag.name,
+        digest: tag.digest,
     }
 }

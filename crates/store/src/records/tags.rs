@@ -79,6 +79,34 @@ pub(crate) fn of_manifest(
     rows.into_iter().map(|mut row| record(&mut row)).collect()
 }
 
+/// The first tag that `is_held` names of those that lead to a manifest or a blob: they name the manifest itself, a manifest that names
+/// the blob, or an index above.
+pub(crate) fn holding(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    digest: &Digest,
+    is_held: &(dyn Fn(&Tag) -> bool + Send),
+) -> Result<Option<TagRecord>, DatabaseError> {
+    let rows = tx.query(
+        "WITH RECURSIVE above (digest) AS (
+             SELECT digest FROM manifests WHERE repository = $1 AND digest = $2
+             UNION SELECT manifest FROM manifest_references WHERE repository = $1 AND digest = $2
+             UNION SELECT manifest_references.manifest FROM above
+                 JOIN manifest_references ON manifest_references.digest = above.digest
+                 WHERE manifest_references.repository = $1)
+         SELECT tags.name, tags.digest, created, updated, pulled FROM above
+         JOIN tags ON tags.digest = above.digest WHERE tags.repository = $1 ORDER BY tags.name",
+        &[repository.into(), digest.into()],
+    )?;
+    for mut row in rows {
+        let tag = record(&mut row)?;
+        if is_held(&tag.name) {
+            return Ok(Some(tag));
+        }
+    }
+    Ok(None)
+}
+
 /// Notes when a tag was pulled last.
 pub(crate) fn note_pull(
     tx: &mut dyn Transaction,

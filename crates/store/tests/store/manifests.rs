@@ -48,6 +48,59 @@ async fn an_index_needs_its_manifests() {
     }
 }
 
+/// An image is no more than what its tag leads to.
+#[tokio::test]
+async fn what_a_held_tag_leads_to_is_not_deleted() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        push(store, &a, b"layer").await.unwrap();
+        let image = manifest("image", vec![layer(b"layer")]);
+        let index = manifest("index", vec![child(&image)]);
+        let outer = manifest("index of an index", vec![child(&index)]);
+        store.put_manifest(&a, &image, &[tag("loose")]).await.unwrap();
+        store.put_manifest(&a, &index, &[]).await.unwrap();
+        store.put_manifest(&a, &outer, &[tag("v1")]).await.unwrap();
+        let held = || -> Option<IsHeld> { Some(Box::new(|tag| tag.as_str().starts_with('v'))) };
+        let (layer, b) = (digest(b"layer"), name("b"));
+        for digest in [&image.digest, &index.digest, &outer.digest] {
+            let error = store
+                .delete_manifest_unless(&a, digest, held())
+                .await
+                .unwrap_err();
+            assert!(
+                matches!(&error, StoreError::ImmutableTag { tag, digest, .. } if tag.as_str() == "v1" && *digest == outer.digest),
+                "{error}"
+            );
+        }
+        let error = store.delete_blob_unless(&a, &layer, held()).await.unwrap_err();
+        assert!(matches!(error, StoreError::ImmutableTag { .. }), "{error}");
+        assert!(store.peek_blob(&a, &layer).await.unwrap().is_some());
+        // Tags of other repositories hold nothing here, and what is gone holds nothing.
+        store
+            .put_manifest(&b, &manifest("other", Vec::new()), &[])
+            .await
+            .unwrap();
+        assert!(
+            !store
+                .delete_manifest_unless(&b, &image.digest, held())
+                .await
+                .unwrap()
+        );
+        assert!(store.delete_tag(&a, &tag("v1")).await.unwrap());
+        assert!(
+            store
+                .delete_manifest_unless(&a, &image.digest, held())
+                .await
+                .unwrap()
+        );
+        assert!(
+            store.delete_blob_unless(&a, &layer, held()).await.unwrap(),
+            "{}",
+            test.engine
+        );
+    }
+}
+
 #[tokio::test]
 async fn tags_move_unless_they_may_not() {
     for test in engines(|_| ()).await {
