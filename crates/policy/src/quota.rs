@@ -2,15 +2,18 @@
 //!
 //! A push is refused before its bytes come, by what it says that it will send, and while they come if it says nothing. What is under
 //! way counts too, so that many pushes at once cannot each find the same room. Pushes do not wait for each other.
+//!
+//! To add up what is stored takes the longer the more there is. So a sum is good for a while, in which all that has come is added to it;
+//! that is too much where it was here already or came to nothing. Before something is refused, it is added up again.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde::Deserialize;
 use xebec_settings::size;
 
-/// `[[quota]]`: a limit on the distinct blobs of all repositories below a prefix.
+/// `[[quota]]`: a limit on the distinct blobs and manifests of all repositories below a prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
@@ -49,50 +52,148 @@ impl Quota {
     }
 }
 
-/// All quotas, and what is on its way.
+/// A sum is good for so long, or for so many times as long as it took, so that a large store is not added up all the time.
+const FRESH: Duration = Duration::from_secs(1);
+const FRESH_TIMES: u32 = 20;
+/// One that would refuse something is made again before, unless the last one ended less than so many times as long ago as it took.
+const PAUSE_TIMES: u32 = 10;
+
+/// All quotas, what is stored below their prefixes by the last sum, what has come since, and what is on its way.
 #[derive(Debug, Clone, Default)]
 pub struct Quotas {
     quotas: Arc<Vec<Quota>>,
     /// By the quota's place in the list.
-    coming: Arc<Mutex<HashMap<usize, u64>>>,
+    counts: Arc<Mutex<Vec<Count>>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Count {
+    /// On its way.
+    coming: u64,
+    /// All that was on its way once, and is recorded now or came to nothing.
+    came: u64,
+    sum: Option<Sum>,
+    /// How many sums were made.
+    sums: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Sum {
+    bytes: u64,
+    /// What had come when it was begun: all of that is in the sum, if it was recorded.
+    came: u64,
+    begun: Instant,
+    took: Duration,
+}
+
+impl Count {
+    /// Too much at worst: what came since the sum may be in it, or have come to nothing.
+    fn used(&self) -> u64 {
+        let sum = self.sum.as_ref();
+        let since = self.came.saturating_sub(sum.map_or(0, |sum| sum.came));
+        sum.map_or(0, |sum| sum.bytes)
+            .saturating_add(since)
+            .saturating_add(self.coming)
+    }
+}
+
+/// A quota below whose prefix the caller adds up what is stored, and tells by [`Quotas::added_up`].
+#[derive(Debug)]
+pub struct Due {
+    /// Below which prefix.
+    pub prefix: String,
+    /// Not before this time is over.
+    pub wait: Duration,
+    place: usize,
+    came: u64,
+    begun: Instant,
 }
 
 impl Quotas {
     /// With these.
     pub fn new(quotas: Vec<Quota>) -> Self {
+        let counts = vec![Count::default(); quotas.len()];
         Self {
             quotas: Arc::new(quotas),
-            coming: Arc::default(),
+            counts: Arc::new(Mutex::new(counts)),
         }
     }
 
-    /// Those that count for a repository. The caller asks the store how much each prefix uses.
-    pub fn of(&self, repository: &str) -> Vec<&Quota> {
-        self.quotas
-            .iter()
-            .filter(|quota| quota.covers(repository))
-            .collect()
+    /// Whether any counts for a repository.
+    pub fn cover(&self, repository: &str) -> bool {
+        self.of(repository).next().is_some()
     }
 
-    /// Makes room for `bytes` that are to come for a repository, if there is room. `used` tells what is stored below each prefix.
-    /// The room is held until the answer is dropped, which is when the bytes are recorded, or came to nothing.
+    fn of<'a>(&'a self, repository: &str) -> impl Iterator<Item = (usize, &'a Quota)> {
+        let all = self.quotas.iter().enumerate();
+        all.filter(move |(_, quota)| quota.covers(repository))
+    }
+
+    /// Those whose sum is too old to let something in for a repository; with `since`, those whose sum was begun before that.
+    pub fn due(&self, repository: &str, since: Option<Instant>) -> Vec<Due> {
+        let counts = self.counts.lock();
+        let due = self.of(repository).filter_map(|(place, quota)| {
+            let count = counts.get(place)?;
+            let wait = match &count.sum {
+                None => Duration::ZERO,
+                Some(sum) => {
+                    let age = sum.begun.elapsed();
+                    let is_due = match since {
+                        Some(since) => sum.begun < since,
+                        None => age > FRESH.max(sum.took * FRESH_TIMES),
+                    };
+                    is_due.then(|| (sum.took * (PAUSE_TIMES + 1)).saturating_sub(age))?
+                }
+            };
+            Some(Due {
+                prefix: quota.prefix.clone(),
+                wait,
+                place,
+                came: count.came,
+                begun: Instant::now(),
+            })
+        });
+        due.collect()
+    }
+
+    /// Notes a sum that was begun right after [`Quotas::due`] asked for it.
+    pub fn added_up(&self, due: &Due, bytes: u64) {
+        if let Some(count) = self.counts.lock().get_mut(due.place) {
+            count.sums += 1;
+            count.sum = Some(Sum {
+                bytes,
+                came: due.came,
+                begun: due.begun,
+                took: due.begun.elapsed(),
+            });
+        }
+    }
+
+    /// How many sums were made.
+    pub fn sums(&self) -> u64 {
+        self.counts.lock().iter().map(|count| count.sums).sum()
+    }
+
+    /// Whether so little is left that what came since the last sum decides how much more may come.
+    pub fn is_close(&self, repository: &str) -> bool {
+        let counts = self.counts.lock();
+        self.of(repository).any(|(place, quota)| {
+            let left = |count: &Count| quota.limit.saturating_sub(count.used());
+            counts
+                .get(place)
+                .is_some_and(|count| left(count) < quota.limit / 10)
+        })
+    }
+
+    /// Makes room for `bytes` that are to come for a repository, if there is room. The room is held until the answer is dropped, which is
+    /// when the bytes are recorded, or came to nothing.
     ///
     /// # Errors
     /// [`QuotaExceeded`].
-    pub fn admit(
-        &self,
-        repository: &str,
-        bytes: u64,
-        used: impl Fn(&Quota) -> u64,
-    ) -> Result<Reservation, QuotaExceeded> {
-        let of_it = self
-            .quotas
-            .iter()
-            .enumerate()
-            .filter(|(_, quota)| quota.covers(repository));
+    pub fn admit(&self, repository: &str, bytes: u64) -> Result<Reservation, QuotaExceeded> {
         let mut reservation = Reservation {
             quotas: self.clone(),
-            counted: of_it.map(|(place, quota)| (place, used(quota))).collect(),
+            places: self.of(repository).map(|(place, _)| place).collect(),
             held: 0,
         };
         reservation.grow(bytes)?;
@@ -104,8 +205,7 @@ impl Quotas {
 #[derive(Debug)]
 pub struct Reservation {
     quotas: Quotas,
-    /// The quotas by place, and what was used when the push began.
-    counted: Vec<(usize, u64)>,
+    places: Vec<usize>,
     held: u64,
 }
 
@@ -115,12 +215,12 @@ impl Reservation {
     /// # Errors
     /// [`QuotaExceeded`]; what was held before is held on.
     pub fn grow(&mut self, bytes: u64) -> Result<(), QuotaExceeded> {
-        let mut coming = self.quotas.coming.lock();
-        for (place, stored) in &self.counted {
-            let Some(quota) = self.quotas.quotas.get(*place) else {
+        let mut counts = self.quotas.counts.lock();
+        for place in &self.places {
+            let (Some(quota), Some(count)) = (self.quotas.quotas.get(*place), counts.get(*place)) else {
                 continue;
             };
-            let used = stored.saturating_add(coming.get(place).copied().unwrap_or(0));
+            let used = count.used();
             // What needs no room is let through, though a limit was lowered below what is there.
             if bytes > 0 && used.saturating_add(bytes) > quota.limit {
                 return Err(QuotaExceeded {
@@ -131,9 +231,10 @@ impl Reservation {
                 });
             }
         }
-        for (place, _) in &self.counted {
-            let all = coming.entry(*place).or_default();
-            *all = all.saturating_add(bytes);
+        for place in &self.places {
+            if let Some(count) = counts.get_mut(*place) {
+                count.coming = count.coming.saturating_add(bytes);
+            }
         }
         self.held = self.held.saturating_add(bytes);
         Ok(())
@@ -142,10 +243,11 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut coming = self.quotas.coming.lock();
-        for (place, _) in &self.counted {
-            if let Some(all) = coming.get_mut(place) {
-                *all = all.saturating_sub(self.held);
+        let mut counts = self.quotas.counts.lock();
+        for place in &self.places {
+            if let Some(count) = counts.get_mut(*place) {
+                count.coming = count.coming.saturating_sub(self.held);
+                count.came = count.came.saturating_add(self.held);
             }
         }
     }

@@ -59,6 +59,8 @@ pub struct Registry {
     pub immutability: Immutability,
     /// How much may be stored.
     pub quotas: Quotas,
+    /// Held by who adds up what is stored.
+    pub(crate) adding_up: tokio::sync::Mutex<()>,
     /// Whether anything may be written, or served.
     pub mode: ModeFile,
     /// What failed or was slow lately.
@@ -80,6 +82,7 @@ impl Registry {
             metrics: Metrics::new(),
             immutability: Immutability::default(),
             quotas: Quotas::default(),
+            adding_up: tokio::sync::Mutex::default(),
             mode: ModeFile::default(),
             activity: Activity::default(),
             listeners: Vec::new(),

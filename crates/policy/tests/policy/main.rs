@@ -9,6 +9,8 @@
 
 use std::collections::BTreeSet;
 
+use std::time::Instant;
+
 use proptest::prelude::*;
 use xebec_policy::immutability::{Immutability, ImmutableRule};
 use xebec_policy::mode::{Mode, Serving};
@@ -344,51 +346,92 @@ fn quota(prefix: &str, limit: u64) -> Quota {
     }
 }
 
+/// Adds up what is stored.
+fn add_up(quotas: &Quotas, repository: &str, used: impl Fn(&str) -> u64) {
+    for due in quotas.due(repository, Some(Instant::now())) {
+        quotas.added_up(&due, used(&due.prefix));
+    }
+}
+
 #[test]
 fn a_push_is_refused_before_it_begins_and_what_is_on_its_way_counts() {
     let quotas = Quotas::new(vec![quota("team", 100), quota("", 150)]);
-    let used = |quota: &Quota| if quota.prefix.is_empty() { 60 } else { 50 };
-    let first = quotas.admit("team/app", 30, used).unwrap();
-    let error = quotas.admit("team/other", 30, used).unwrap_err();
+    let used = |prefix: &str| if prefix.is_empty() { 60 } else { 50 };
+    add_up(&quotas, "team/app", used);
+    let first = quotas.admit("team/app", 30).unwrap();
+    let error = quotas.admit("team/other", 30).unwrap_err();
     assert_eq!(
         (error.prefix.as_str(), error.limit, error.used, error.wanted),
         ("team", 100, 80, 30)
     );
     // Another prefix has room of its own, up to that of all.
-    let other = quotas.admit("other", 60, used).unwrap();
-    assert!(quotas.admit("other", 1, used).is_err());
+    let other = quotas.admit("other", 60).unwrap();
+    assert!(quotas.admit("other", 1).is_err());
     drop(other);
     drop(first);
-    let mut growing = quotas.admit("team/app", 0, used).unwrap();
+    // What came counts until it is added up: it may have come to nothing.
+    assert!(quotas.admit("team/app", 50).is_err());
+    add_up(&quotas, "team/app", used);
+    let mut growing = quotas.admit("team/app", 0).unwrap();
     growing.grow(40).unwrap();
     growing.grow(10).unwrap();
-    assert!(growing.grow(1).is_err());
-    assert!(quotas.admit("team/app", 1, used).is_err());
+    assert!(growing.grow(1).is_err() && quotas.is_close("team/app"));
+    assert!(quotas.admit("team/app", 1).is_err());
     drop(growing);
-    assert!(quotas.admit("team/app", 50, used).is_ok());
+    add_up(&quotas, "team/app", used);
+    assert!(quotas.admit("team/app", 50).is_ok() && !quotas.is_close("teams"));
     // Full is full, and still nothing may be added.
-    assert!(quotas.admit("team/app", 0, |_| 1000).is_ok());
-    assert!(
-        quotas.admit("teams/app", 60, used).is_ok(),
-        "a prefix is whole components"
-    );
+    add_up(&quotas, "team/app", |_| 1000);
+    assert!(quotas.admit("team/app", 0).is_ok());
+    assert!(quotas.cover("team") && quotas.admit("team/app", 1).is_err());
+}
+
+#[test]
+fn what_comes_while_it_is_added_up_counts() {
+    let quotas = Quotas::new(vec![quota("", 100)]);
+    let [due] = quotas.due("a", None).try_into().unwrap();
+    // Recorded too late for the sum.
+    drop(quotas.admit("a", 60).unwrap());
+    quotas.added_up(&due, 0);
+    assert!(quotas.due("a", None).is_empty(), "a sum is good for a while");
+    assert_eq!(quotas.admit("a", 60).unwrap_err().used, 60);
+    assert!(quotas.admit("a", 40).is_ok());
+    assert_eq!(quotas.sums(), 1);
+    // Before something is refused it is added up again, though not at once.
+    let asked = Instant::now();
+    let [due] = quotas.due("a", Some(asked)).try_into().unwrap();
+    quotas.added_up(&due, 60);
+    assert!(quotas.due("a", Some(asked)).is_empty());
+    assert_eq!(quotas.sums(), 2);
 }
 
 proptest! {
     #[test]
-    fn pushes_at_once_never_exceed_the_limit(sizes in prop::collection::vec(0_u64..60, 1..20), stored in 0_u64..100) {
+    fn pushes_never_exceed_the_limit_whenever_it_is_added_up(
+        steps in prop::collection::vec((0_u64..60, any::<bool>(), any::<bool>()), 1..30),
+        before in 0_u64..100,
+    ) {
         let quotas = Quotas::new(vec![quota("", 100)]);
+        let mut stored = before;
+        add_up(&quotas, "a", |_| stored);
         let mut held = Vec::new();
-        let mut total = stored;
-        for size in sizes {
-            if let Ok(reservation) = quotas.admit("a", size, |_| stored) {
-                total += size;
-                held.push(reservation);
+        for (size, is_recorded, adds_up) in steps {
+            if let Ok(room) = quotas.admit("a", size) {
+                held.push((size, room));
             }
-            prop_assert!(total <= 100.max(stored));
+            if is_recorded && let Some((size, room)) = held.pop() {
+                stored += size;
+                drop(room);
+            }
+            if adds_up {
+                add_up(&quotas, "a", |_| stored);
+            }
+            let coming: u64 = held.iter().map(|(size, _)| size).sum();
+            prop_assert!(stored + coming <= 100);
         }
         drop(held);
-        prop_assert_eq!(quotas.admit("a", 100 - stored.min(100), |_| stored).is_ok(), true);
+        add_up(&quotas, "a", |_| stored);
+        prop_assert!(quotas.admit("a", 100 - stored).is_ok());
     }
 
     #[test]

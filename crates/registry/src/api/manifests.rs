@@ -9,6 +9,7 @@ use super::call::{Call, Outcome, What};
 use super::failure;
 use super::fallback_tag;
 use super::part::{self, Sent};
+use super::quota;
 use super::reply;
 use super::through;
 use crate::body;
@@ -16,6 +17,7 @@ use crate::error::{ApiError, Code};
 use crate::request::{Accept, percent_encode};
 use crate::route::Reference;
 use xebec_events::EventKind;
+use xebec_policy::quota::Reservation;
 
 /// Tells a client that the registry knows subjects, so that it need not keep a fallback tag.
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
@@ -182,6 +184,7 @@ pub(crate) async fn put(call: &mut Call<'_>, repository: &RepositoryName, refere
     };
     // The store compares in the transaction of the push, so that of two pushes at once one is refused.
     manifest.immutable = tags.iter().filter(immutable).cloned().collect();
+    let _room = room(call, repository, &digest, size).await?;
     let put = call
         .registry
         .store
@@ -204,6 +207,23 @@ pub(crate) async fn put(call: &mut Call<'_>, repository: &RepositoryName, refere
         &tags,
         has_foreign,
     ))
+}
+
+/// Room for a manifest by the quotas. One that the repository has already, which gets another tag perhaps, needs none.
+async fn room(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    digest: &Digest,
+    size: u64,
+) -> Result<Option<Reservation>, ApiError> {
+    if !call.registry.quotas.cover(repository.as_str()) {
+        return Ok(None);
+    }
+    let here = call.registry.store.has_manifest(repository, digest).await;
+    match here.map_err(|error| failure::of("looking up the manifest", &error))? {
+        true => Ok(None),
+        false => quota::room(call, repository, Some(size)).await,
+    }
 }
 
 fn stored(call: &Call<'_>, digest: &Digest, content: bytes::Bytes, facts: Facts) -> NewManifest {

@@ -4,6 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -16,27 +17,53 @@ use super::failure;
 use crate::body::RequestBody;
 use crate::error::{ApiError, Code};
 
-/// Makes room for `bytes` in a repository; nothing if no quota counts for it.
+/// A request does not wait longer than this until what is stored may be added up again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Makes room for `bytes` in a repository, or for what comes if nobody says how much; nothing if no quota counts for it.
 pub(crate) async fn room(
     call: &Call<'_>,
     repository: &RepositoryName,
-    bytes: u64,
+    bytes: Option<u64>,
 ) -> Result<Option<Reservation>, ApiError> {
     let quotas = &call.registry.quotas;
-    let mut used = Vec::new();
-    for quota in quotas.of(repository.as_str()) {
-        let usage = call.registry.store.usage(&quota.prefix).await;
-        let usage = usage.map_err(|error| failure::of("adding up what is stored", &error))?;
-        used.push((quota.prefix.clone(), usage.bytes.saturating_add(usage.uploads)));
-    }
-    if used.is_empty() {
+    if !quotas.cover(repository.as_str()) {
         return Ok(None);
     }
-    let admitted = quotas.admit(repository.as_str(), bytes, |quota| {
-        let stored = used.iter().find(|(prefix, _)| *prefix == quota.prefix);
-        stored.map_or(0, |(_, bytes)| *bytes)
-    });
+    let asked = Instant::now();
+    add_up(call, repository, None).await?;
+    // What nobody has announced cannot be tried again when it turns out to be too much.
+    if bytes.is_some() || !quotas.is_close(repository.as_str()) {
+        let admitted = quotas.admit(repository.as_str(), bytes.unwrap_or(0));
+        if let Ok(room) = admitted {
+            return Ok(Some(room));
+        }
+    }
+    add_up(call, repository, Some(asked)).await?;
+    let admitted = quotas.admit(repository.as_str(), bytes.unwrap_or(0));
     admitted.map(Some).map_err(|error| refused(&error))
+}
+
+/// Adds up what is stored, where the last sum is too old. Who comes meanwhile waits for it, and none begins another.
+async fn add_up(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    since: Option<Instant>,
+) -> Result<(), ApiError> {
+    let (registry, of) = (call.registry, repository.as_str());
+    let due = registry.quotas.due(of, since);
+    let Some(wait) = due.iter().map(|due| due.wait).max() else {
+        return Ok(());
+    };
+    tokio::time::sleep(wait.min(LONGEST_PAUSE)).await;
+    let _one = registry.adding_up.lock().await;
+    while let Some(due) = registry.quotas.due(of, since).into_iter().next() {
+        let usage = registry.store.usage(&due.prefix).await;
+        let usage = usage.map_err(|error| failure::of("adding up what is stored", &error))?;
+        let bytes = usage.bytes.saturating_add(usage.uploads);
+        registry.quotas.added_up(&due, bytes);
+    }
+    Ok(())
 }
 
 /// How many bytes the client says that it sends.

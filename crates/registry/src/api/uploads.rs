@@ -97,7 +97,7 @@ pub(crate) async fn state(call: &Call<'_>, repository: &RepositoryName, id: &Upl
 /// Takes one more part.
 pub(crate) async fn append(call: &mut Call<'_>, repository: &RepositoryName, id: &UploadId) -> Outcome {
     let at = offset(call)?;
-    let room = quota::room(call, repository, quota::announced(call).unwrap_or(0)).await?;
+    let room = quota::room(call, repository, quota::announced(call)).await?;
     let size = add(call, repository, id, at, room).await?;
     Ok(progress(StatusCode::ACCEPTED, repository, id, size))
 }
@@ -132,7 +132,7 @@ async fn append_and_finish(
     if !call.body.is_empty() || at.is_some() {
         let room = match is_here(call, repository, digest).await? {
             true => None,
-            false => quota::room(call, repository, quota::announced(call).unwrap_or(0)).await?,
+            false => quota::room(call, repository, quota::announced(call)).await?,
         };
         add(call, repository, id, at, room).await?;
     }
@@ -149,7 +149,7 @@ async fn append_and_finish(
 
 /// Whether the request brings what the repository has already. That needs no room.
 async fn is_here(call: &Call<'_>, repository: &RepositoryName, digest: &Digest) -> Result<bool, ApiError> {
-    if call.registry.quotas.of(repository.as_str()).is_empty() {
+    if !call.registry.quotas.cover(repository.as_str()) {
         return Ok(false);
     }
     let there = call.registry.store.peek_blob(repository, digest).await;

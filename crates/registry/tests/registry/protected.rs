@@ -336,6 +336,52 @@ async fn a_push_beyond_the_quota_is_refused_before_its_bytes_come() {
     registry.push_blob("team/app", &[1; 600]).await;
 }
 
+/// Else a quota would be no limit for who pushes nothing else.
+#[tokio::test]
+async fn manifests_take_room_by_the_quota() {
+    let registry = narrow().await;
+    let config = registry.push_blob("team/app", b"{}").await;
+    let numbered = |number: usize| {
+        let mut manifest = crate::running::image(&config, &config, 2);
+        manifest["annotations"] = json!({"number": number.to_string()});
+        manifest
+    };
+    let length = numbered(1).to_string().len();
+    let room = 998 / length;
+    assert!(room >= 1, "{length}");
+    for number in 0..room {
+        let answer = registry
+            .push_manifest("team/app", "kept", &numbered(number))
+            .await;
+        assert_eq!(answer.status(), StatusCode::CREATED, "{number}");
+    }
+    let refused = registry.push_manifest("team/app", "more", &numbered(9)).await;
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    assert_eq!(code(refused).await, "DENIED");
+    // Another tag of what is there needs no room, and what goes makes some.
+    let again = registry.push_manifest("team/app", "again", &numbered(0)).await;
+    assert_eq!(again.status(), StatusCode::CREATED);
+    let digest = Digest::of(Algorithm::Sha256, numbered(0).to_string().as_bytes());
+    let delete = registry.request(Method::DELETE, &format!("/v2/team/app/manifests/{digest}"));
+    assert_eq!(delete.send().await.unwrap().status(), StatusCode::ACCEPTED);
+    let taken = registry.push_manifest("team/app", "more", &numbered(9)).await;
+    assert_eq!(taken.status(), StatusCode::CREATED);
+}
+
+/// A sum takes as long as there is much: pushes must not pay for one each.
+#[tokio::test]
+async fn what_is_stored_is_added_up_now_and_then() {
+    let quotas = Quotas::new(vec![toml::from_str("prefix = ''\nlimit = '1g'").unwrap()]);
+    let of_registry = quotas.clone();
+    let registry = Running::with(|_| {}, |registry| registry.quotas = of_registry).await;
+    let begun = Instant::now();
+    for number in 0..60_u8 {
+        registry.push_blob("team/app", &[number; 100]).await;
+    }
+    let (sums, seconds) = (quotas.sums(), begun.elapsed().as_secs());
+    assert!(sums <= seconds + 1, "{sums} sums in {seconds} s");
+}
+
 /// Else a quota would be no limit for who never finishes an upload.
 #[tokio::test]
 async fn an_upload_that_nobody_has_finished_takes_room() {

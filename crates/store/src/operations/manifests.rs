@@ -75,6 +75,21 @@ impl Store {
         .await
     }
 
+    /// Whether a repository has a manifest.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn has_manifest(&self, repository: &RepositoryName, digest: &Digest) -> Result<bool> {
+        let (repository, digest) = (repository.clone(), digest.clone());
+        self.read_records("look for a manifest", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => manifests::exists(tx, id, &digest),
+                None => Ok(false),
+            }
+        })
+        .await
+    }
+
     /// The manifest that a tag names.
     ///
     /// # Errors
