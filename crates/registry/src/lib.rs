@@ -17,6 +17,7 @@ pub mod body;
 pub mod config;
 pub mod error;
 pub mod indexing;
+pub mod memory;
 pub mod metrics;
 pub mod mode_file;
 mod origin;

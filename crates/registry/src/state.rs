@@ -11,6 +11,7 @@ use xebec_policy::quota::Quotas;
 use xebec_store::{RepositoryName, Store, StoreError};
 use xebec_upstream::Upstreams;
 
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::page::activity::Activity;
@@ -53,6 +54,8 @@ pub struct Registry {
     pub settings: ApiSettings,
     /// Where what is not here may be.
     pub upstreams: Upstreams,
+    /// Room in memory for manifests.
+    pub memory: Memory,
     /// Figures.
     pub metrics: Metrics,
     /// Which tags stay as they are.
@@ -79,6 +82,7 @@ impl Registry {
             guard: Guard::open(),
             settings: ApiSettings::default(),
             upstreams: Upstreams::default(),
+            memory: Memory::default(),
             metrics: Metrics::new(),
             immutability: Immutability::default(),
             quotas: Quotas::default(),

@@ -31,6 +31,7 @@ mod registry_clients;
 mod registry_killed;
 mod registry_large;
 mod registry_lazy;
+mod registry_memory;
 mod registry_moving;
 mod registry_page;
 mod registry_redirects;
@@ -158,6 +159,7 @@ pub(crate) fn all() -> Vec<Case> {
         registry_clients::cases(),
         registry_killed::cases(),
         registry_large::cases(),
+        registry_memory::cases(),
         registry_lazy::cases(),
         registry_moving::cases(),
         registry_page::cases(),

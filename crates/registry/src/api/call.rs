@@ -10,6 +10,7 @@ use xebec_store::{Digest, RepositoryName, Tag};
 
 use crate::body::RequestBody;
 use crate::error::ApiError;
+use crate::memory::Room;
 use crate::request::Query;
 use crate::state::Registry;
 use xebec_events::{Event, EventKind, Origin};
@@ -31,6 +32,11 @@ impl Call<'_> {
     /// The value of a header, if it is text.
     pub(crate) fn header(&self, name: HeaderName) -> Option<&str> {
         header(&self.parts.headers, name)
+    }
+
+    /// Room in memory for so many bytes.
+    pub(crate) async fn room(&self, bytes: u64) -> Result<Room, ApiError> {
+        self.registry.memory.room(self.parts, bytes).await
     }
 
     /// Whether the caller may also do this.

@@ -1,5 +1,8 @@
 //! `/v2/NAME/manifests/REFERENCE`: manifests are pulled, pushed and deleted, and tags with them.
 
+use std::io;
+use std::time::Duration;
+
 use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LOCATION};
 use hyper::{Method, StatusCode};
 use xebec_store::{Algorithm, Digest, Manifest, NewManifest, RepositoryName, Tag};
@@ -14,6 +17,7 @@ use super::reply;
 use super::through;
 use crate::body;
 use crate::error::{ApiError, Code};
+use crate::memory::Room;
 use crate::request::{Accept, percent_encode};
 use crate::route::Reference;
 use xebec_events::EventKind;
@@ -25,6 +29,9 @@ const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
 /// The most tags of one push.
 const MAX_TAGS: usize = 64;
+/// A manifest comes in this time, and a second more for each so many bytes.
+const MANIFEST_TIME: Duration = Duration::from_secs(60);
+const SLOWEST: u64 = 32 << 10;
 
 /// Sends a manifest, or only what is known of it.
 pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
@@ -33,6 +40,7 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
         Reference::Digest(_) => None,
     };
     let warning = through::manifest(call, repository, reference, listed.as_ref()).await?;
+    let room = call.room(call.registry.settings.max_manifest).await?;
     let manifest = match reference {
         // Who names a digest wants these bytes and no others.
         Reference::Digest(digest) => find(call, repository, digest).await?,
@@ -42,7 +50,7 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
             if let Some(subject) = fallback_tag::subject(tag)
                 && let Some(list) = fallback_tag::listing(call, repository, &subject, found.as_ref()).await?
             {
-                return Ok(listing(call, list));
+                return Ok(listing(call, room, list));
             }
             match found {
                 Some(manifest) => Some(acceptable(call, repository, manifest).await?),
@@ -50,7 +58,9 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
             }
         }
     };
-    let manifest = manifest.ok_or_else(|| unknown(repository, reference))?;
+    let mut manifest = manifest.ok_or_else(|| unknown(repository, reference))?;
+    let memory = &call.registry.memory;
+    manifest.content = memory.share(&manifest.digest, manifest.content, room);
     let answer = send(call, repository, reference, &manifest)?;
     Ok(match warning {
         Some(warning) => reply::with_warning(answer, &warning),
@@ -59,7 +69,7 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
 }
 
 /// The list of what refers to a manifest, made just now.
-fn listing(call: &Call<'_>, content: Vec<u8>) -> reply::Answer {
+fn listing(call: &Call<'_>, room: Room, content: Vec<u8>) -> reply::Answer {
     let digest = Digest::of(Algorithm::Sha256, &content);
     let size = content.len() as u64;
     let answer = part::answer(
@@ -71,7 +81,7 @@ fn listing(call: &Call<'_>, content: Vec<u8>) -> reply::Answer {
     );
     match call.parts.method == Method::HEAD {
         true => answer,
-        false => part::with_body(answer, body::full(content)),
+        false => part::with_body(answer, body::full(room.hold(content))),
     }
 }
 
@@ -161,7 +171,7 @@ fn send(call: &Call<'_>, repository: &RepositoryName, reference: &Reference, man
 /// Takes a manifest, under a tag or its digest, and further tags that the query names.
 pub(crate) async fn put(call: &mut Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
     let tags = tags(call, reference)?;
-    let content = content(call).await?;
+    let (content, _memory) = content(call).await?;
     let digest = match reference {
         Reference::Tag(_) => Digest::of(Algorithm::Sha256, &content),
         Reference::Digest(digest) => digest.clone(),
@@ -304,10 +314,15 @@ fn tags(call: &Call<'_>, reference: &Reference) -> Result<Vec<Tag>, ApiError> {
 }
 
 /// The request's body, if it is as small as a manifest.
-async fn content(call: &mut Call<'_>) -> Result<bytes::Bytes, ApiError> {
+async fn content(call: &mut Call<'_>) -> Result<(bytes::Bytes, Room), ApiError> {
     let limit = call.registry.settings.max_manifest;
-    match call.body.read(limit).await {
-        Ok(Some(content)) => Ok(content),
+    let coming = quota::announced(call).unwrap_or(limit).min(limit);
+    let room = call.room(coming).await?;
+    // It holds its room meanwhile: it may take its time, but not as much as it likes.
+    let time = MANIFEST_TIME + Duration::from_secs(coming / SLOWEST);
+    let read = tokio::time::timeout(time, call.body.read(limit)).await;
+    match read.unwrap_or_else(|_| Err(late(time))) {
+        Ok(Some(content)) => Ok((content, room)),
         Ok(None) => Err(ApiError::new(
             Code::SizeInvalid,
             format!(
@@ -317,6 +332,11 @@ async fn content(call: &mut Call<'_>) -> Result<bytes::Bytes, ApiError> {
         .with_status(StatusCode::PAYLOAD_TOO_LARGE)),
         Err(error) => Err(failure::of_body(&error)),
     }
+}
+
+fn late(time: Duration) -> io::Error {
+    let text = format!("a manifest of this size comes in {} s at most", time.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
 /// Deletes a manifest with its tags, or a tag alone.

@@ -62,6 +62,7 @@ pub(crate) async fn list(call: &Call<'_>, repository: &RepositoryName, subject: 
     let after = call.query.get("last").map(str::parse::<Digest>).transpose();
     let after = after.map_err(|error| ApiError::new(Code::DigestInvalid, error.to_string()))?;
     let warning = through::referrers(call, repository, subject).await?;
+    let room = call.room(call.registry.settings.max_manifest).await?;
     let page = call
         .registry
         .store
@@ -72,7 +73,11 @@ pub(crate) async fn list(call: &Call<'_>, repository: &RepositoryName, subject: 
     let last = page.items.last().filter(|_| page.next);
     let next = last.map(|last| last.digest.to_string());
     let content = serde_json::to_vec(&Index::of(page.items)).unwrap_or_default();
-    let mut answer = reply::with(reply::bytes(OCI_INDEX, content), CACHE_CONTROL, "no-cache");
+    let mut answer = reply::with(
+        reply::bytes(OCI_INDEX, room.hold(content)),
+        CACHE_CONTROL,
+        "no-cache",
+    );
     if let Some(warning) = warning {
         answer = reply::with_warning(answer, &warning);
     }

@@ -19,6 +19,9 @@ const HTML: &str = "text/html; charset=utf-8";
 /// How long browsers keep style and script, in seconds.
 const KEEP: &str = "max-age=3600";
 
+/// Manifests are looked at for a page.
+const MEMORY: u64 = 8 << 20;
+
 /// What is sent: a status, a media type, and the text.
 struct Content {
     status: StatusCode,
@@ -86,6 +89,11 @@ async fn content(registry: &Registry, parts: &Parts, page: Page) -> Content {
             &refusal.detail,
         );
     }
+    let Ok(_room) = registry.memory.room(parts, MEMORY).await else {
+        let sentence = "So many manifests are on their way that there is no memory for a page; try again.";
+        let nobody = Visitor::default();
+        return Content::problem(StatusCode::SERVICE_UNAVAILABLE, &nobody, "Not now", sentence);
+    };
     let asking = match Asking::new(registry, parts).await {
         Ok(asking) => asking,
         Err(refusal) => return refused(registry, &Visitor::default(), refusal),

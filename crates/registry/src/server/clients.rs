@@ -3,12 +3,14 @@
 //! A client is an address; of IPv6, the network of 64 bits that one host may choose its addresses from.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use hyper::HeaderMap;
 use parking_lot::Mutex;
+
+pub(super) use crate::memory::client_of as key;
 
 /// A range of addresses: `10.0.0.0/8`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,17 +81,6 @@ pub(crate) fn origin(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> 
         }
     }
     address
-}
-
-/// The client that an address belongs to.
-pub(super) fn key(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            Ipv6Addr::from(network).into()
-        }
-        address => address,
-    }
 }
 
 /// How much each client has under way.

@@ -17,6 +17,7 @@ mod images;
 mod indexing;
 mod listings;
 mod manifests;
+mod memory;
 mod moving;
 mod pages;
 mod protected;
