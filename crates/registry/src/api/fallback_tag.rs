@@ -13,33 +13,57 @@ use super::call::Call;
 use super::failure;
 use super::referrers::Index;
 use crate::error::ApiError;
-use crate::request::MAX_PAGE;
 
-/// The manifest whose referrers a tag lists, if it is such a tag. The specification cuts digits of `sha512` off, so that its digests
-/// cannot be had back.
-pub(crate) fn subject(tag: &Tag) -> Option<Digest> {
-    let digits = tag.as_str().strip_prefix("sha256-")?;
-    format!("sha256:{digits}").parse().ok()
+/// Clients take a manifest of up to 4 MiB; a list ends before.
+const MOST_BYTES: usize = 3 << 20;
+const CUT: &str = "more refers to this than such a list has room for; use a client that knows the referrers API, which lists all";
+
+/// The manifest whose referrers a tag lists, if it is such a tag.
+pub(crate) async fn subject(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    tag: &Tag,
+) -> Result<Option<Digest>, ApiError> {
+    let Some(beginning) = beginning(tag) else {
+        return Ok(None);
+    };
+    if let Ok(digest) = beginning.parse() {
+        return Ok(Some(digest));
+    }
+    let store = &call.registry.store;
+    let found = store.subject_beginning(repository, &beginning).await;
+    found.map_err(|error| failure::of("looking up what is referred to", &error))
 }
 
-/// The list, if what is `stored` under the tag is not it.
+/// The digest that such a tag is made of, or the half of it that the specification keeps of a `sha512`.
+fn beginning(tag: &Tag) -> Option<String> {
+    let (algorithm, digits) = tag.as_str().split_once('-')?;
+    let is_half = digits.len() == 64
+        && digits
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (matches!(algorithm, "sha256" | "sha512") && is_half).then(|| format!("{algorithm}:{digits}"))
+}
+
+/// The list, if what is `stored` under the tag is not it, and what a client is told of it. A list of more than fits into a manifest is
+/// cut, unless a client has stored one of its own.
 pub(crate) async fn listing(
     call: &Call<'_>,
     repository: &RepositoryName,
     subject: &Digest,
     stored: Option<&Manifest>,
-) -> Result<Option<Vec<u8>>, ApiError> {
+) -> Result<Option<(Vec<u8>, Option<&'static str>)>, ApiError> {
     let store = &call.registry.store;
-    let page = store.referrers(repository, subject, None, MAX_PAGE, None).await;
-    let page = page.map_err(|error| failure::of("listing referrers", &error))?;
-    let recorded = page.items.iter().map(|item| item.digest.to_string()).collect();
-    if stored.is_some_and(|manifest| listed(&manifest.content) == Some(recorded)) {
+    let found = store.referrers_within(repository, subject, MOST_BYTES).await;
+    let found = found.map_err(|error| failure::of("listing referrers", &error))?;
+    let (found, more) = (found.items, found.next);
+    let recorded = found.iter().map(|item| item.digest.to_string()).collect();
+    let is_it = |stored: &Manifest| listed(&stored.content).is_some_and(|own| more || own == recorded);
+    if found.is_empty() || stored.is_some_and(is_it) {
         return Ok(None);
     }
-    match page.items.is_empty() {
-        true => Ok(None),
-        false => Ok(serde_json::to_vec(&Index::of(page.items)).ok()),
-    }
+    let content = serde_json::to_vec(&Index::of(found)).ok();
+    Ok(content.map(|content| (content, more.then_some(CUT))))
 }
 
 /// The digests that an index lists.
@@ -64,17 +88,18 @@ mod tests {
     fn fallback_tags_name_a_manifest() {
         let digits = "a".repeat(64);
         let tag = |text: &str| text.parse::<Tag>().unwrap();
-        assert_eq!(
-            subject(&tag(&format!("sha256-{digits}"))).unwrap().to_string(),
-            format!("sha256:{digits}")
-        );
+        for algorithm in ["sha256", "sha512"] {
+            let found = beginning(&tag(&format!("{algorithm}-{digits}")));
+            assert_eq!(found, Some(format!("{algorithm}:{digits}")));
+        }
         for other in [
             "latest",
             "sha256-abc",
             &format!("sha256-{digits}.sig"),
-            &format!("sha512-{digits}"),
+            &format!("sha512-{digits}{digits}"),
+            &format!("sha384-{digits}"),
         ] {
-            assert_eq!(subject(&tag(other)), None, "{other}");
+            assert_eq!(beginning(&tag(other)), None, "{other}");
         }
     }
 

@@ -36,7 +36,7 @@ const SLOWEST: u64 = 32 << 10;
 /// Sends a manifest, or only what is known of it.
 pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
     let listed = match reference {
-        Reference::Tag(tag) => fallback_tag::subject(tag),
+        Reference::Tag(tag) => fallback_tag::subject(call, repository, tag).await?,
         Reference::Digest(_) => None,
     };
     let warning = through::manifest(call, repository, reference, listed.as_ref()).await?;
@@ -47,10 +47,15 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
         Reference::Tag(tag) => {
             let found = call.registry.store.tagged_manifest(repository, tag).await;
             let found = found.map_err(|error| failure::of("looking up the tag", &error))?;
-            if let Some(subject) = fallback_tag::subject(tag)
-                && let Some(list) = fallback_tag::listing(call, repository, &subject, found.as_ref()).await?
+            if let Some(subject) = &listed
+                && let Some((list, warning)) =
+                    fallback_tag::listing(call, repository, subject, found.as_ref()).await?
             {
-                return Ok(listing(call, room, list));
+                let answer = listing(call, room, list);
+                return Ok(match warning {
+                    Some(warning) => reply::with_warning(answer, warning),
+                    None => answer,
+                });
             }
             match found {
                 Some(manifest) => Some(acceptable(call, repository, manifest).await?),

@@ -6,12 +6,12 @@ use futures_util::future::try_join_all;
 use xebec_artifact::artifact::Artifact;
 use xebec_artifact::own_table::has_table_of_contents;
 use xebec_oci::{Descriptor, ImageManifest, Index, Manifest};
-use xebec_store::{Digest, Manifest as Stored, RepositoryName, Result, Store, Tag, TagRecord};
+use xebec_store::{Digest, Manifest as Stored, RepositoryName, Result, Store, TagRecord};
 use xebec_trust::ARTIFACT_TYPE;
 
-use super::ROWS;
 use super::platform::platform;
 use super::view::{Image, Laziness, Part, Referrer, Repositories, Repository, RepositoryRow, TagRow};
+use super::{MOST_TAGS, ROWS};
 
 /// Tags that are looked at in one step of a search.
 const STEP: usize = 1000;
@@ -19,6 +19,8 @@ const STEP: usize = 1000;
 const ROWS_AT_ONCE: usize = 8;
 /// Tags that one page's search looks at.
 const LOOKED_AT: usize = 20_000;
+/// Layers of an image, or images of an index, that are shown. No image that runs has as many layers.
+const PARTS: usize = 500;
 /// Images of an index that are looked at.
 const IMAGES: usize = 8;
 /// Artifacts with indexes that are looked at for one image.
@@ -59,12 +61,13 @@ pub async fn repositories(
 }
 
 async fn row(store: &Store, name: &RepositoryName) -> Result<RepositoryRow> {
-    let tags = store.tags(name, ROWS, None).await?.map(|page| page.items);
-    let tags = tags.unwrap_or_default();
+    let (tags, updated) = store.tag_summary(name, MOST_TAGS).await?;
+    let tags = usize::try_from(tags).unwrap_or(MOST_TAGS);
     Ok(RepositoryRow {
         name: name.to_string(),
-        tags: tags.len(),
-        updated_ms: tags.iter().map(|tag| tag.updated).max(),
+        tags,
+        // Of a part of them it would be wrong.
+        updated_ms: updated.filter(|_| tags < MOST_TAGS),
     })
 }
 
@@ -174,13 +177,18 @@ pub async fn image(
         Some(Manifest::Image(image)) => image
             .layers
             .iter()
+            .take(PARTS)
             .map(|layer| part_of(layer, is_any_image.then_some(&indexed)))
             .collect(),
         Some(Manifest::Index(index)) => images_of(index),
         None => Vec::new(),
     };
-    let tags = store.tags(name, ROWS, None).await?.map(|page| page.items);
-    let tags = tags.unwrap_or_default().into_iter();
+    let more_parts = match &manifest {
+        Some(Manifest::Image(image)) => image.layers.len() - parts.len(),
+        Some(Manifest::Index(index)) => index.manifests.len() - parts.len(),
+        None => 0,
+    };
+    let tags = store.tags_of(name, digest, ROWS).await?.into_iter();
     let referrers = store.bare_referrers(name, digest, None, ROWS, None).await?.items;
     Ok(Some(Image {
         host: place.host.to_owned(),
@@ -188,14 +196,12 @@ pub async fn image(
         repository: name.to_string(),
         digest: digest.to_string(),
         media_type: stored.media_type.clone(),
-        tags: tags
-            .filter(|tag| tag.digest == *digest)
-            .map(|tag: TagRecord| Tag::to_string(&tag.name))
-            .collect(),
+        tags: tags.map(|tag| tag.name.to_string()).collect(),
         platform: of_image,
         artifact_type: stored.artifact_type.clone().filter(|_| !is_any_image),
         subject: stored.subject.as_ref().map(ToString::to_string),
         parts,
+        more_parts,
         referrers: referrers
             .into_iter()
             .map(|referrer| {
@@ -244,7 +250,7 @@ fn part_of(layer: &Descriptor, indexed: Option<&BTreeSet<String>>) -> Part {
 }
 
 fn images_of(index: &Index) -> Vec<Part> {
-    let images = index.manifests.iter().map(|descriptor| Part {
+    let images = index.manifests.iter().take(PARTS).map(|descriptor| Part {
         digest: descriptor.digest.to_string(),
         media_type: descriptor.media_type.clone(),
         size: descriptor.size,

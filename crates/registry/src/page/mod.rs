@@ -30,3 +30,5 @@ pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self';
                                            form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// Rows on one page of a list.
 pub const ROWS: usize = 100;
+/// Tags of a repository that are counted for a list of repositories.
+pub const MOST_TAGS: usize = 2000;

@@ -50,9 +50,9 @@ pub struct Repositories {
 pub struct RepositoryRow {
     /// Its name.
     pub name: String,
-    /// How many tags it has, at most [`super::ROWS`] counted.
+    /// How many tags it has, at most [`super::MOST_TAGS`] counted.
     pub tags: usize,
-    /// When a tag last changed, in milliseconds since 1970.
+    /// When a tag last changed, in milliseconds since 1970, if all are counted.
     pub updated_ms: Option<u64>,
 }
 
@@ -113,6 +113,8 @@ pub struct Image {
     pub subject: Option<String>,
     /// What it is made of: layers, or images of an index.
     pub parts: Vec<Part>,
+    /// How many more there are.
+    pub more_parts: usize,
     /// Manifests that refer to it.
     pub referrers: Vec<Referrer>,
     /// Whether it is lazy.

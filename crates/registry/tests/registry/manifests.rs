@@ -2,7 +2,7 @@
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use xebec_store::{Algorithm, Digest};
+use xebec_store::{Algorithm, Digest, NewManifest};
 
 use crate::running::{OCI_INDEX, OCI_MANIFEST, Running, artifact, code, image};
 
@@ -205,6 +205,69 @@ async fn a_fallback_tag_of_a_client_is_answered_while_it_is_whole() {
     let other = Digest::of(Algorithm::Sha256, second.to_string().as_bytes()).to_string();
     registry.push_manifest("a", &other, &second).await;
     assert_eq!(digests(&registry, &path).await.len(), 2);
+}
+
+/// The specification keeps half of such a digest.
+#[tokio::test]
+async fn a_fallback_tag_is_there_for_sha512_too() {
+    let registry = Running::start().await;
+    let config = registry.push_blob("a", b"{}").await;
+    let subject = Digest::of(Algorithm::Sha512, b"a subject");
+    let manifest = artifact(&config, &subject, "application/x.one");
+    let digest = Digest::of(Algorithm::Sha256, manifest.to_string().as_bytes()).to_string();
+    registry.push_manifest("a", &digest, &manifest).await;
+    let tag = |digits: &str| format!("/v2/a/manifests/sha512-{digits}");
+    assert_eq!(digests(&registry, &tag(&subject.hex()[..64])).await, [digest]);
+    let other = registry.get(&tag(&"f".repeat(64))).await;
+    assert_eq!(code(other).await, "MANIFEST_UNKNOWN");
+}
+
+/// Notes in the store what a push of an artifact would.
+async fn put_referrer(registry: &Running, subject: &Digest, number: usize, note: &str) -> String {
+    let content = bytes::Bytes::from(format!("{{\"number\": {number}}}"));
+    let manifest = NewManifest {
+        digest: Digest::of(Algorithm::Sha256, &content),
+        media_type: OCI_MANIFEST.to_owned(),
+        content,
+        references: Vec::new(),
+        subject: Some(subject.clone()),
+        artifact_type: None,
+        annotations: [("note".to_owned(), note.to_owned())].into(),
+        immutable: Vec::new(),
+        is_pushed: true,
+    };
+    let store = &registry.registry.store;
+    let repository = "a".parse().unwrap();
+    store.put_manifest(&repository, &manifest, &[]).await.unwrap();
+    manifest.digest.to_string()
+}
+
+#[tokio::test]
+async fn a_fallback_tag_lists_all_that_has_room_and_says_what_has_none() {
+    let registry = Running::start().await;
+    let subject = Digest::of(Algorithm::Sha256, b"a subject");
+    let mut all = Vec::new();
+    for number in 0..1100 {
+        all.push(put_referrer(&registry, &subject, number, "short").await);
+    }
+    all.sort();
+    let tag = format!("sha256-{}", subject.hex());
+    let path = format!("/v2/a/manifests/{tag}");
+    let answer = registry.get(&path).await;
+    assert!(!answer.headers().contains_key("warning"));
+    assert_eq!(digests(&registry, &path).await, all);
+    for number in 1100..1104 {
+        put_referrer(&registry, &subject, number, &"long".repeat(250_000)).await;
+    }
+    let cut = registry.get(&path).await;
+    let warning = cut.headers()["warning"].to_str().unwrap().to_owned();
+    assert!(warning.contains("referrers API"), "{warning}");
+    let length = cut.bytes().await.unwrap().len();
+    assert!(length < 4 << 20, "{length}");
+    // A client's own list may be complete, as that of the registry cannot be.
+    let index = json!({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []});
+    registry.push_manifest("a", &tag, &index).await;
+    assert_eq!(registry.get(&path).await.text().await.unwrap(), index.to_string());
 }
 
 #[tokio::test]

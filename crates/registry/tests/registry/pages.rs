@@ -2,6 +2,7 @@
 
 use reqwest::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE};
 use reqwest::{Method, StatusCode};
+use xebec_store::{Algorithm, Digest};
 
 use crate::auth::guard::World;
 use crate::running::{Running, code};
@@ -44,6 +45,30 @@ async fn what_was_pushed_is_shown() {
         image.contains("Layers") && image.contains("not indexed"),
         "{image}"
     );
+}
+
+/// Of what there is much of, pages show a part, and say so.
+#[tokio::test]
+async fn much_is_counted_and_cut() {
+    let registry = Running::start().await;
+    let (manifest, _) = registry.push_image("many", "a000", b"one layer").await;
+    for number in 1..150 {
+        registry
+            .push_manifest("many", &format!("a{number:03}"), &manifest)
+            .await;
+    }
+    let (mut other, digest) = registry.push_image("many", "z-of-the-other", b"two").await;
+    let image = page(&registry, &format!("/repositories/many@{digest}")).await;
+    assert!(image.contains("z-of-the-other"), "{image}");
+    assert!(!image.contains(" more."), "{image}");
+    let all = page(&registry, "/").await;
+    assert!(all.contains(">151<") && !all.contains("+<"), "{all}");
+    let layer = other["layers"][0].clone();
+    other["layers"] = vec![layer; 512].into();
+    registry.push_manifest("many", "layers", &other).await;
+    let digest = Digest::of(Algorithm::Sha256, other.to_string().as_bytes());
+    let image = page(&registry, &format!("/repositories/many@{digest}")).await;
+    assert!(image.contains("And 12 more."), "{image}");
 }
 
 #[tokio::test]

@@ -9,6 +9,12 @@ use crate::records::referrers::{self, Listing};
 use crate::records::{repositories, tags};
 use crate::store::{Store, now};
 
+/// Of a manifest with so many references, it is looked beforehand whether all of them are here.
+const MANY_REFERENCES: usize = 100;
+
+/// Referrers that are read at once.
+const STEP: usize = 1000;
+
 impl Store {
     /// Takes a manifest, and has tags name it: all of it or nothing. When this has returned, it is durable.
     ///
@@ -44,6 +50,9 @@ impl Store {
             let wanted = new.digest.clone();
             return Err(StoreError::DigestMismatch { wanted, found });
         }
+        if new.references.len() >= MANY_REFERENCES {
+            self.look_up(repository, new).await?;
+        }
         let (name, new, new_tags) = (repository.clone(), new.clone(), new_tags.to_vec());
         let put = self
             .write_records("record a manifest", move |tx| {
@@ -61,6 +70,21 @@ impl Store {
                 },
             }
         })
+    }
+
+    /// Refuses a manifest that names what is not here before others have to wait for that: SQLite has one writer.
+    async fn look_up(&self, repository: &RepositoryName, new: &NewManifest) -> Result<()> {
+        let (name, new) = (repository.clone(), new.clone());
+        let missing = self.read_records("look up what a manifest names", move |tx| {
+            let id = repositories::find(tx, &name)?;
+            manifests::missing(tx, id, &new)
+        });
+        let missing = missing.await?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let repository = repository.clone();
+        Err(StoreError::MissingReferences { repository, missing })
     }
 
     /// A manifest of a repository.
@@ -213,6 +237,53 @@ impl Store {
             .await
     }
 
+    /// As many of them as a list of about so many bytes has room for, one at least.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn referrers_within(
+        &self,
+        repository: &RepositoryName,
+        subject: &Digest,
+        most: usize,
+    ) -> Result<Page<Referrer>> {
+        let (mut items, mut bytes): (Vec<Referrer>, usize) = (Vec::new(), 0);
+        loop {
+            let after = items.last().map(|last| last.digest.clone());
+            let page = self.referrers(repository, subject, None, STEP, after.as_ref());
+            let page = page.await?;
+            for item in page.items {
+                bytes = bytes.saturating_add(listed_size(&item));
+                if bytes > most && !items.is_empty() {
+                    return Ok(Page { items, next: true });
+                }
+                items.push(item);
+            }
+            if !page.next {
+                return Ok(Page { items, next: false });
+            }
+        }
+    }
+
+    /// A manifest that another one refers to, by the beginning of its digest, if there is one.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn subject_beginning(
+        &self,
+        repository: &RepositoryName,
+        beginning: &str,
+    ) -> Result<Option<Digest>> {
+        let (repository, beginning) = (repository.clone(), beginning.to_owned());
+        self.read_records("find a subject", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => referrers::subject_beginning(tx, id, &beginning),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
     async fn list_referrers(
         &self,
         repository: &RepositoryName,
@@ -235,6 +306,13 @@ impl Store {
         })
         .await
     }
+}
+
+/// About how many bytes it takes in a list.
+fn listed_size(item: &Referrer) -> usize {
+    let annotations = item.annotations.iter();
+    let lengths = annotations.map(|(name, value)| 8 + name.len() + value.len());
+    256 + item.artifact_type.as_ref().map_or(0, String::len) + lengths.sum::<usize>()
 }
 
 /// What was to go, and a tag that leads to it.

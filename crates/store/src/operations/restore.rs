@@ -326,11 +326,11 @@ fn mark(tx: &mut dyn Transaction, (digest, damage, blob): &Found) -> Result<Left
     }
     let mut named_by = Vec::new();
     for (id, repository, manifest) in manifests::naming(tx, digest, NAMED)? {
-        let tags = tags::of_manifest(tx, id, &manifest)?.into_iter();
+        let tags = tags::of_manifest(tx, id, &manifest, NAMED)?.into_iter();
         named_by.push(NamedBy {
             repository,
             manifest,
-            tags: tags.take(NAMED).map(|tag| tag.name).collect(),
+            tags: tags.map(|tag| tag.name).collect(),
         });
     }
     Ok(LeftOut {

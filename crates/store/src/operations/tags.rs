@@ -50,19 +50,39 @@ impl Store {
         Ok(found.map(|found| Page::cut(found, n)))
     }
 
-    /// The tags that name a manifest.
+    /// The tags that name a manifest, `n` at most, in the order of their bytes.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn tags_of(&self, repository: &RepositoryName, digest: &Digest) -> Result<Vec<TagRecord>> {
+    pub async fn tags_of(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        n: usize,
+    ) -> Result<Vec<TagRecord>> {
         let (repository, digest) = (repository.clone(), digest.clone());
         self.read_records(
             "find the tags of a manifest",
             move |tx| match repositories::find(tx, &repository)? {
-                Some(id) => tags::of_manifest(tx, id, &digest),
+                Some(id) => tags::of_manifest(tx, id, &digest, n),
                 None => Ok(Vec::new()),
             },
         )
+        .await
+    }
+
+    /// How many tags a repository has, and when one of them was set last. `n` are looked at: if there are as many, there may be more.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tag_summary(&self, repository: &RepositoryName, n: usize) -> Result<(u64, Option<u64>)> {
+        let repository = repository.clone();
+        self.read_records("count tags", move |tx| {
+            match repositories::find(tx, &repository)? {
+                Some(id) => tags::summary(tx, id, n),
+                None => Ok((0, None)),
+            }
+        })
         .await
     }
 

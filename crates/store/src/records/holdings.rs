@@ -118,12 +118,12 @@ fn holds(
         if let Some(subject) = row.optional_text(3)? {
             let subject = parsed(&subject)?;
             let is_going = unused.manifests.contains(&subject);
-            if !is_going && !tags::of_manifest(tx, repository, &subject)?.is_empty() {
+            if !is_going && !tags::of_manifest(tx, repository, &subject, 1)?.is_empty() {
                 return Ok(false);
             }
         }
     }
-    for tag in tags::of_manifest(tx, repository, digest)? {
+    for tag in tags::of_manifest(tx, repository, digest, usize::MAX)? {
         if !unused.is_copy || tag.updated.max(tag.pulled) > unused.since {
             return Ok(false);
         }

@@ -1,6 +1,6 @@
 //! Manifests, and what they name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use crate::database::{DatabaseError, Row, Transaction};
 use crate::digest::Digest;
@@ -60,23 +60,38 @@ pub(crate) fn put(
     Ok(Ok(PutManifest { is_new, moved }))
 }
 
+/// What a manifest requires and its repository lacks, each once.
+pub(crate) fn missing(
+    tx: &mut dyn Transaction,
+    repository: Option<i64>,
+    new: &NewManifest,
+) -> Result<Vec<Digest>, DatabaseError> {
+    let mut looked_up = HashSet::new();
+    let mut missing = Vec::new();
+    for reference in new.references.iter().filter(|reference| reference.required) {
+        let is_manifest = reference.kind == ReferenceKind::Manifest;
+        if !looked_up.insert((is_manifest, &reference.digest)) {
+            continue;
+        }
+        let is_here = match repository {
+            None => false,
+            Some(id) if is_manifest => exists(tx, id, &reference.digest)?,
+            Some(id) => blobs::of_repository(tx, id, &reference.digest)?.is_some(),
+        };
+        if !is_here {
+            missing.push(reference.digest.clone());
+        }
+    }
+    Ok(missing)
+}
+
 fn refusal(
     tx: &mut dyn Transaction,
     repository: Option<i64>,
     new: &NewManifest,
     new_tags: &[(Tag, Option<u64>)],
 ) -> Result<Option<Refusal>, DatabaseError> {
-    let mut missing = Vec::new();
-    for reference in new.references.iter().filter(|reference| reference.required) {
-        let is_here = match (repository, reference.kind) {
-            (None, _) => false,
-            (Some(id), ReferenceKind::Manifest) => exists(tx, id, &reference.digest)?,
-            (Some(id), _) => blobs::of_repository(tx, id, &reference.digest)?.is_some(),
-        };
-        if !is_here && !missing.contains(&reference.digest) {
-            missing.push(reference.digest.clone());
-        }
-    }
+    let missing = missing(tx, repository, new)?;
     if !missing.is_empty() {
         return Ok(Some(Refusal::Missing(missing)));
     }

@@ -104,3 +104,17 @@ fn annotated(
     }
     Ok(Page { items, next })
 }
+
+/// What something refers to, by the beginning of its digest.
+pub(crate) fn subject_beginning(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    beginning: &str,
+) -> Result<Option<Digest>, DatabaseError> {
+    // No hexadecimal digit comes after 'f'.
+    let row = tx.first(
+        "SELECT subject FROM manifests WHERE repository = $1 AND subject >= $2 AND subject < $3 ORDER BY subject LIMIT 1",
+        &[repository.into(), beginning.into(), format!("{beginning}g").into()],
+    )?;
+    row.map(|mut row| row.parsed(0)).transpose()
+}

@@ -65,16 +65,17 @@ pub(crate) fn list(
     rows.into_iter().map(|mut row| record(&mut row)).collect()
 }
 
-/// The tags that name a manifest.
+/// The tags that name a manifest, `n` at most.
 pub(crate) fn of_manifest(
     tx: &mut dyn Transaction,
     repository: i64,
     digest: &Digest,
+    n: usize,
 ) -> Result<Vec<TagRecord>, DatabaseError> {
     let rows = tx.query(
         "SELECT name, digest, created, updated, pulled FROM tags
-         WHERE repository = $1 AND digest = $2 ORDER BY name",
-        &[repository.into(), digest.into()],
+         WHERE repository = $1 AND digest = $2 ORDER BY name LIMIT $3",
+        &[repository.into(), digest.into(), n.into()],
     )?;
     rows.into_iter().map(|mut row| record(&mut row)).collect()
 }
@@ -105,6 +106,21 @@ pub(crate) fn holding(
         }
     }
     Ok(None)
+}
+
+/// How many tags there are, `n` at most, and when the one of them that was set last was.
+pub(crate) fn summary(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    n: usize,
+) -> Result<(u64, Option<u64>), DatabaseError> {
+    let row = tx.first(
+        "SELECT COUNT(*), COALESCE(MAX(updated), -1) FROM (SELECT updated FROM tags WHERE repository = $1 LIMIT $2) AS looked_at",
+        &[repository.into(), n.into()],
+    )?;
+    row.map_or(Ok((0, None)), |mut row| {
+        Ok((row.unsigned(0)?, u64::try_from(row.integer(1)?).ok()))
+    })
 }
 
 /// Notes when a tag was pulled last.

@@ -1,6 +1,7 @@
 //! Manifests and tags: taken whole or not at all.
 
 use crate::common::*;
+use crate::upgrade::raw::Raw;
 use xebec_store::*;
 
 #[tokio::test]
@@ -27,6 +28,31 @@ async fn a_manifest_needs_what_it_names() {
         let found = store.tagged_manifest(&a, &tag("latest")).await.unwrap().unwrap();
         assert_eq!(found.content, new.content);
         assert_eq!(store.references(&a, &new.digest).await.unwrap().len(), 2);
+    }
+}
+
+/// SQLite has one writer: who pushes what cannot be taken does not hold it meanwhile.
+#[tokio::test]
+async fn a_manifest_that_lacks_much_is_refused_while_another_writes() {
+    if std::env::var_os(POSTGRES).is_some() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        push(store, &a, b"here").await.unwrap();
+        let numbers = (0..150).map(|number: u32| layer(number.to_string().as_bytes()));
+        let new = manifest(
+            "many",
+            numbers.clone().chain([layer(b"here")]).chain(numbers).collect(),
+        );
+        let mut raw = Raw::open(test.directory.path());
+        raw.run("BEGIN IMMEDIATE");
+        let error = store.put_manifest(&a, &new, &[]).await.unwrap_err();
+        raw.run("ROLLBACK");
+        let StoreError::MissingReferences { missing, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((missing.len(), &missing[149]), (150, &digest(b"149")));
     }
 }
 
@@ -123,7 +149,7 @@ async fn tags_move_unless_they_may_not() {
         two.immutable.clear();
         let put = store.put_manifest(&a, &two, &[tag("x")]).await.unwrap();
         assert_eq!(put.moved, [(tag("x"), Some(one.digest.clone()))]);
-        assert_eq!(store.tags_of(&a, &one.digest).await.unwrap().len(), 1);
+        assert_eq!(store.tags_of(&a, &one.digest, 10).await.unwrap().len(), 1);
     }
 }
 

@@ -85,6 +85,7 @@ fn parts(view: &Image, of_images: bool) -> Markup {
     html! {
         h2 { (label) }
         @if view.parts.is_empty() { p { "None." } } @else { (scrolling(label, &table)) }
+        @if view.more_parts > 0 { p { "And " (view.more_parts) " more." } }
     }
 }
 
@@ -133,6 +134,7 @@ mod tests {
                 remark: "<b>".to_owned(),
                 is_manifest: false,
             }],
+            more_parts: 0,
             referrers: Vec::new(),
             laziness: Laziness::Partly {
                 indexed: 0,

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::{moment, next, next_address, page, scrolling, search};
-use crate::page::ROWS;
+use crate::page::MOST_TAGS;
 use crate::page::path::encoded;
 use crate::page::view::{Repositories, Visitor};
 
@@ -29,7 +29,7 @@ fn table(view: &Repositories) -> Markup {
                 @for row in &view.rows {
                     tr {
                         th scope="row" { a href={ "/repositories/" (encoded(&row.name)) } { (row.name) } }
-                        td.number { (row.tags) @if row.tags >= ROWS { "+" } }
+                        td.number { (row.tags) @if row.tags >= MOST_TAGS { "+" } }
                         td { @if let Some(updated) = row.updated_ms { (moment(updated)) } }
                     }
                 }
@@ -62,7 +62,7 @@ mod tests {
     fn the_next_page_keeps_the_search() {
         let row = RepositoryRow {
             name: "team/app".to_owned(),
-            tags: ROWS,
+            tags: MOST_TAGS,
             updated_ms: Some(1_700_000_000_000),
         };
         let page = repositories(
@@ -75,7 +75,7 @@ mod tests {
         );
         for part in [
             "href=\"/repositories/team/app\"",
-            "100+",
+            "2000+",
             "2023-11-14 22:13:20",
             "/?search=a%20b&amp;after=team/app",
         ] {
