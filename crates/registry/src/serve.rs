@@ -94,7 +94,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
 /// Has the registry fetch what others have, and index what comes.
 fn look_elsewhere(registry: &mut Registry, config: &Config, arrived: &Arc<Notify>) -> anyhow::Result<()> {
     let environment = |name: &str| std::env::var(name).ok();
-    registry.upstreams = Upstreams::new(&config.upstreams, &registry.store, arrived, environment)?;
+    let upstreams = Upstreams::new(&config.upstreams, &registry.store, arrived, environment)?;
+    registry.upstreams = upstreams.keeping(&mirror::rules(config).immutable);
     if config.indexing.enabled {
         let (store, upstreams) = (registry.store.clone(), registry.upstreams.clone());
         let indexer = Arc::new(Indexer::new(&config.indexing, store, upstreams, arrived.clone())?);

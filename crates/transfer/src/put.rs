@@ -8,10 +8,8 @@ use xebec_store::{
     Digest, NewManifest, PutManifest, Reference, ReferenceKind, RepositoryName, Result, Store, StoreError,
     Tag,
 };
+use xebec_upstream::Immutable;
 use xebec_upstream::manifest::Facts;
-
-/// Whether a tag of a repository may not be moved.
-type Immutable = Arc<dyn Fn(&RepositoryName, &Tag) -> bool + Send + Sync>;
 
 /// What the registry lets pushes do.
 #[derive(Clone)]

@@ -32,4 +32,4 @@ pub use blobs::Found;
 pub use error::UpstreamError;
 pub use manifests::Freshness;
 pub use settings::UpstreamSettings;
-pub use upstreams::{Upstream, Upstreams};
+pub use upstreams::{Immutable, Upstream, Upstreams};

@@ -3,6 +3,8 @@
 //! A manifest by digest never changes; once it is here, nobody is asked. What a tag names is asked again when the tag's time is over:
 //! by a request without a body, which registries that limit pulls do not count, and in the background of a client that has waited for
 //! a second. When a tag was confirmed stands in the store, so restarts and other nodes know it.
+//!
+//! A tag that a client pushed here, and one that the configuration calls immutable, stays as it is, whatever the upstream has.
 
 use std::time::Duration;
 
@@ -55,6 +57,9 @@ impl Upstream {
         if stored.as_ref().is_some_and(|stored| !is_due(stored.updated)) {
             return Ok(Freshness::Fresh);
         }
+        if stored.is_some() && self.stays(repository, tag).await? {
+            return Ok(Freshness::Fresh);
+        }
         let stored = stored.map(|stored| stored.digest);
         if let Err(error) = self.may_ask(repository, tag.as_str()) {
             return kept(stored.is_some(), error);
@@ -74,6 +79,11 @@ impl Upstream {
             Ok(()) => Ok(Freshness::Fresh),
             Err(error) => kept(is_here, error),
         }
+    }
+
+    /// Whether a tag that is here is not the upstream's to move.
+    async fn stays(&self, repository: &RepositoryName, tag: &Tag) -> Result<bool, UpstreamError> {
+        Ok(self.is_immutable(repository, tag) || self.store().is_own_tag(repository, tag).await?)
     }
 
     /// The answer, if it comes in the time that a client waits who could be answered already.
@@ -212,10 +222,14 @@ impl Upstream {
             subject: facts.subject,
             artifact_type: facts.artifact_type,
             annotations: facts.annotations,
-            immutable: Vec::new(),
+            immutable: tags
+                .iter()
+                .filter(|tag| self.is_immutable(repository, tag))
+                .cloned()
+                .collect(),
             is_pushed: false,
         };
-        self.store().put_manifest(repository, &manifest, tags).await?;
+        self.store().put_copy(repository, &manifest, tags).await?;
         Ok(())
     }
 }

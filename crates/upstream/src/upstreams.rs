@@ -7,7 +7,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use xebec_oci::{Client, ClientError, Repository};
-use xebec_store::{Digest, RepositoryName, Store};
+use xebec_store::{Digest, RepositoryName, Store, Tag};
 
 use crate::absent::Absent;
 use crate::error::UpstreamError;
@@ -28,10 +28,14 @@ pub struct Upstreams {
     by_prefix: Arc<BTreeMap<String, Upstream>>,
 }
 
+/// Tells tags that may not be moved.
+pub type Immutable = Arc<dyn Fn(&RepositoryName, &Tag) -> bool + Send + Sync>;
+
 /// One upstream. It is cheap to clone.
 #[derive(Clone)]
 pub struct Upstream {
     state: Arc<State>,
+    immutable: Immutable,
 }
 
 pub(super) struct State {
@@ -81,6 +85,19 @@ impl Upstreams {
         })
     }
 
+    /// The same, which move none of these tags once they are here.
+    #[must_use]
+    pub fn keeping(self, immutable: &Immutable) -> Self {
+        let with = |upstream: &Upstream| Upstream {
+            immutable: immutable.clone(),
+            ..upstream.clone()
+        };
+        let all = self.by_prefix.iter();
+        Self {
+            by_prefix: Arc::new(all.map(|(prefix, upstream)| (prefix.clone(), with(upstream))).collect()),
+        }
+    }
+
     /// The upstream that a repository is of: the one with the longest prefix.
     pub fn of(&self, repository: &RepositoryName) -> Option<&Upstream> {
         let fits = self
@@ -125,6 +142,7 @@ impl Upstream {
             reason: error.to_string(),
         })?;
         Ok(Self {
+            immutable: Arc::new(|_, _| false),
             state: Arc::new(State {
                 client,
                 store: store.clone(),
@@ -141,6 +159,11 @@ impl Upstream {
                 settings: settings.clone(),
             }),
         })
+    }
+
+    /// Whether a tag may not be moved.
+    pub(super) fn is_immutable(&self, repository: &RepositoryName, tag: &Tag) -> bool {
+        (self.immutable)(repository, tag)
     }
 
     pub(super) fn state(&self) -> &State {

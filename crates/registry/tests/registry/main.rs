@@ -27,3 +27,4 @@ mod telling;
 mod upkeep;
 mod uploads;
 mod upstream;
+mod upstream_tags;

@@ -10,13 +10,26 @@ use tokio::sync::Notify;
 use xebec_store::{Store, StoreConfig};
 use xebec_testkit::image::Image;
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, LoggedRequest, Options, Place, When};
-use xebec_upstream::{UpstreamSettings, Upstreams};
+use xebec_upstream::{Immutable, UpstreamSettings, Upstreams};
 
 use crate::images;
 use crate::running::{OCI_MANIFEST, Running, artifact, code};
 
 /// A registry whose `hub/…` is what `upstream` has.
-async fn through(upstream: &FaultyRegistry, change: impl FnOnce(&mut UpstreamSettings)) -> Running {
+pub(crate) async fn through(
+    upstream: &FaultyRegistry,
+    change: impl FnOnce(&mut UpstreamSettings),
+) -> Running {
+    let nothing: Immutable = Arc::new(|_, _| false);
+    through_keeping(upstream, change, &nothing).await
+}
+
+/// The same, with immutable tags.
+pub(crate) async fn through_keeping(
+    upstream: &FaultyRegistry,
+    change: impl FnOnce(&mut UpstreamSettings),
+    immutable: &Immutable,
+) -> Running {
     let mut settings = UpstreamSettings::new("hub", &upstream.host());
     settings.patience = Duration::from_secs(4);
     settings.wait = Duration::from_millis(300);
@@ -26,14 +39,15 @@ async fn through(upstream: &FaultyRegistry, change: impl FnOnce(&mut UpstreamSet
         |_| {},
         |registry| {
             let arrived = Arc::new(Notify::new());
-            registry.upstreams = Upstreams::new(&[settings], &registry.store, &arrived, environment).unwrap();
+            let upstreams = Upstreams::new(&[settings], &registry.store, &arrived, environment).unwrap();
+            registry.upstreams = upstreams.keeping(immutable);
         },
     )
     .await
 }
 
 /// As many bytes as nobody can compress.
-fn noise(length: usize) -> Vec<u8> {
+pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let next = move || {
         state ^= state << 13;
@@ -44,7 +58,7 @@ fn noise(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-fn put(upstream: &FaultyRegistry, tag: &str, contents: &[u8]) -> Image {
+pub(crate) fn put(upstream: &FaultyRegistry, tag: &str, contents: &[u8]) -> Image {
     let image = images::image(contents);
     for blob in image.blobs() {
         upstream.put_blob("app", blob.bytes.clone());
@@ -58,11 +72,11 @@ fn put(upstream: &FaultyRegistry, tag: &str, contents: &[u8]) -> Image {
     image
 }
 
-fn layer_path(image: &Image) -> String {
+pub(crate) fn layer_path(image: &Image) -> String {
     format!("/v2/hub/app/blobs/{}", image.layers[0].digest)
 }
 
-async fn bytes(answer: Response, status: StatusCode) -> Vec<u8> {
+pub(crate) async fn bytes(answer: Response, status: StatusCode) -> Vec<u8> {
     assert_eq!(answer.status(), status);
     answer.bytes().await.unwrap().to_vec()
 }
@@ -71,13 +85,13 @@ async fn json(answer: Response) -> Value {
     serde_json::from_str(&answer.text().await.unwrap()).unwrap()
 }
 
-fn gets<'a>(log: &'a [LoggedRequest], part: &str) -> Vec<&'a LoggedRequest> {
+pub(crate) fn gets<'a>(log: &'a [LoggedRequest], part: &str) -> Vec<&'a LoggedRequest> {
     let is_get = |request: &&LoggedRequest| request.head.method == "GET" && request.head.path.contains(part);
     log.iter().filter(is_get).collect()
 }
 
 /// Pulls manifest, configuration and layer as a client does.
-async fn pull(registry: &Running, image: &Image, tag: &str) {
+pub(crate) async fn pull(registry: &Running, image: &Image, tag: &str) {
     let manifest = registry.get(&format!("/v2/hub/app/manifests/{tag}")).await;
     assert_eq!(bytes(manifest, StatusCode::OK).await, image.manifest.bytes);
     for blob in image.blobs() {
@@ -87,7 +101,7 @@ async fn pull(registry: &Running, image: &Image, tag: &str) {
 }
 
 /// A blob is the store's a moment after its last byte was sent.
-async fn until_kept(registry: &Running, image: &Image) {
+pub(crate) async fn until_kept(registry: &Running, image: &Image) {
     let digest = image.layers[0].digest.to_string().parse().unwrap();
     let name = "hub/app".parse().unwrap();
     for _ in 0..500 {

@@ -15,6 +15,21 @@ const MANY_REFERENCES: usize = 100;
 /// Referrers that are read at once.
 const STEP: usize = 1000;
 
+impl Refusal {
+    /// As a caller is told of it.
+    pub(crate) fn into_error(self, repository: &RepositoryName) -> StoreError {
+        let repository = repository.clone();
+        match self {
+            Self::Missing(missing) => StoreError::MissingReferences { repository, missing },
+            Self::Immutable(tag, digest) => StoreError::ImmutableTag {
+                repository,
+                tag,
+                digest,
+            },
+        }
+    }
+}
+
 impl Store {
     /// Takes a manifest, and has tags name it: all of it or nothing. When this has returned, it is durable.
     ///
@@ -41,15 +56,7 @@ impl Store {
         new: &NewManifest,
         new_tags: &[(Tag, Option<u64>)],
     ) -> Result<PutManifest> {
-        let (size, limit) = (new.content.len() as u64, self.inner.config.max_manifest);
-        if size > limit {
-            return Err(StoreError::ManifestTooLarge { size, limit });
-        }
-        let found = Digest::of(new.digest.algorithm(), &new.content);
-        if found != new.digest {
-            let wanted = new.digest.clone();
-            return Err(StoreError::DigestMismatch { wanted, found });
-        }
+        self.check_manifest(new)?;
         if new.references.len() >= MANY_REFERENCES {
             self.look_up(repository, new).await?;
         }
@@ -59,17 +66,21 @@ impl Store {
                 manifests::put(tx, &name, &new, &new_tags, now())
             })
             .await?;
-        put.map_err(|refusal| {
-            let repository = repository.clone();
-            match refusal {
-                Refusal::Missing(missing) => StoreError::MissingReferences { repository, missing },
-                Refusal::Immutable(tag, digest) => StoreError::ImmutableTag {
-                    repository,
-                    tag,
-                    digest,
-                },
-            }
-        })
+        put.map_err(|refusal| refusal.into_error(repository))
+    }
+
+    /// Whether a manifest has the bytes that it says, and not too many.
+    pub(crate) fn check_manifest(&self, new: &NewManifest) -> Result<()> {
+        let (size, limit) = (new.content.len() as u64, self.inner.config.max_manifest);
+        if size > limit {
+            return Err(StoreError::ManifestTooLarge { size, limit });
+        }
+        let found = Digest::of(new.digest.algorithm(), &new.content);
+        if found != new.digest {
+            let wanted = new.digest.clone();
+            return Err(StoreError::DigestMismatch { wanted, found });
+        }
+        Ok(())
     }
 
     /// Refuses a manifest that names what is not here before others have to wait for that: SQLite has one writer.

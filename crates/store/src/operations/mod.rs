@@ -4,6 +4,7 @@ mod adopt;
 mod backup;
 mod blobs;
 mod collect;
+mod copies;
 mod forgotten;
 mod holdings;
 mod indexing;

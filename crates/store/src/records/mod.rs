@@ -1,6 +1,7 @@
 //! The records, a file for each table: functions over a transaction, written once for both engines.
 
 pub(crate) mod blobs;
+pub(crate) mod copies;
 pub(crate) mod forgotten;
 pub(crate) mod garbage;
 pub(crate) mod holdings;

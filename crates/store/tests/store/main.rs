@@ -12,6 +12,7 @@ mod backup;
 mod blobs;
 mod collection;
 mod common;
+mod copies;
 mod disagree;
 mod encrypted;
 mod engines;
