@@ -45,7 +45,8 @@ impl Upstream {
         // That the upstream's repository has it is also what allows another repository's copy to be used for this one.
         let size = self.size(repository, digest).await?;
         let elsewhere = self.store().any_blob(digest).await?;
-        if elsewhere.is_some_and(|blob| blob.size == size)
+        if let Some(elsewhere) = elsewhere.filter(|blob| blob.size == size)
+            && self.store().is_whole(&elsewhere).await?
             && let Some(blob) = self.store().adopt_blob(repository, digest).await?
         {
             return Ok(Found::Here(blob));
@@ -76,6 +77,18 @@ impl Upstream {
         }
         sizes.insert(key, size);
         Ok(size)
+    }
+
+    /// A blob that the repository has, with its object.
+    pub(super) async fn whole(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Option<Blob>, UpstreamError> {
+        match self.store().peek_blob(repository, digest).await? {
+            Some(blob) if self.store().is_whole(&blob).await? => Ok(Some(blob)),
+            _ => Ok(None),
+        }
     }
 
     fn fetch_under_way(&self, repository: &RepositoryName, digest: &Digest) -> Option<Fetch> {
@@ -134,7 +147,7 @@ impl Upstream {
     /// When it is not to be had.
     pub async fn bring(&self, repository: &RepositoryName, digest: &Digest) -> Result<Blob, UpstreamError> {
         let _turn = self.state().behind.acquire().await;
-        if let Some(blob) = self.store().peek_blob(repository, digest).await? {
+        if let Some(blob) = self.whole(repository, digest).await? {
             return Ok(blob);
         }
         if let Found::There(size) = self.blob(repository, digest).await? {

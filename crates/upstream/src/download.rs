@@ -21,7 +21,7 @@ pub(super) async fn run(
     spool: &Arc<Spool>,
 ) -> Result<(), UpstreamError> {
     // It may have come between the moment when a client missed it and this one.
-    if let Some(blob) = upstream.store().peek_blob(repository, digest).await? {
+    if let Some(blob) = upstream.whole(repository, digest).await? {
         return copy(upstream, &blob, spool).await;
     }
     let theirs = upstream.theirs(repository)?;

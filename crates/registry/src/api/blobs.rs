@@ -2,7 +2,7 @@
 
 use hyper::header::{IF_MATCH, IF_RANGE};
 use hyper::{Method, StatusCode};
-use xebec_store::{Blob, Digest, RepositoryName};
+use xebec_store::{Blob, Digest, RepositoryName, StoreError};
 
 use super::call::{Call, Outcome, What};
 use super::failure;
@@ -25,33 +25,43 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, digest: &
         false => store.peek_blob(repository, digest).await,
     };
     let blob = found.map_err(|error| failure::of("looking up the blob", &error))?;
-    if let Some(blob) = blob {
-        return send(call, repository, &blob).await;
+    if let Some(blob) = blob
+        && let Some(answer) = send(call, repository, &blob).await?
+    {
+        return Ok(answer);
     }
-    match through::blob(call, repository, digest, MEDIA_TYPE).await? {
-        Elsewhere::Here(blob) => send(call, repository, &blob).await,
-        Elsewhere::There(answer) => Ok(answer),
-        Elsewhere::Nowhere => Err(unknown(repository, digest)),
-    }
+    let answer = match through::blob(call, repository, digest, MEDIA_TYPE).await? {
+        Elsewhere::Here(blob) => send(call, repository, &blob).await?,
+        Elsewhere::There(answer) => Some(answer),
+        Elsewhere::Nowhere => None,
+    };
+    answer.ok_or_else(|| unknown(repository, digest))
 }
 
-async fn send(call: &Call<'_>, repository: &RepositoryName, blob: &Blob) -> Outcome {
+/// Nothing if the blob's object is gone: then it is absent from now on, and to be had again like any other that is not here.
+async fn send(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    blob: &Blob,
+) -> Result<Option<Answer>, ApiError> {
     let sent = part::sent(call.parts, &blob.digest, blob.size)?;
     let answer = part::answer(&blob.digest, MEDIA_TYPE, blob.size, &sent, true);
     let range = match sent {
-        _ if call.parts.method == Method::HEAD => return Ok(answer),
-        Sent::Nothing => return Ok(answer),
+        // A client that is told that it is here does not send it.
+        _ if call.parts.method == Method::HEAD => return Ok(is_whole(call, blob).await?.then_some(answer)),
+        Sent::Nothing => return Ok(Some(answer)),
         Sent::Whole => 0..blob.size,
         Sent::Part(range) => range,
     };
     let length = range.end - range.start;
     let answer = match redirected(call, blob).await? {
+        Some(_) if !is_whole(call, blob).await? => return Ok(None),
         Some(redirect) => redirect,
-        None => {
-            let stream = call.registry.store.read(blob, range).await;
-            let stream = stream.map_err(|error| failure::of("reading the blob", &error))?;
-            part::with_body(answer, body::streamed(length, stream))
-        }
+        None => match call.registry.store.read(blob, range).await {
+            Ok(stream) => part::with_body(answer, body::streamed(length, stream)),
+            Err(StoreError::Lost(_)) => return Ok(None),
+            Err(error) => return Err(failure::of("reading the blob", &error)),
+        },
     };
     let what = What {
         digest: Some(&blob.digest),
@@ -60,7 +70,12 @@ async fn send(call: &Call<'_>, repository: &RepositoryName, blob: &Blob) -> Outc
         ..What::default()
     };
     call.tell(EventKind::PullBlob, repository, what);
-    Ok(answer)
+    Ok(Some(answer))
+}
+
+async fn is_whole(call: &Call<'_>, blob: &Blob) -> Result<bool, ApiError> {
+    let is_whole = call.registry.store.is_whole(blob).await;
+    is_whole.map_err(|error| failure::of("looking for the blob's object", &error))
 }
 
 /// The answer that sends the client to the object store, if it is to go there. Its range it asks for again by itself.

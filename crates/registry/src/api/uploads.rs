@@ -8,7 +8,7 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, LOCATION, RANGE};
 use hyper::{Method, StatusCode};
 use xebec_access::Action;
 use xebec_policy::quota::Reservation;
-use xebec_store::{AppendError, Blob, Digest, RepositoryName, UploadId};
+use xebec_store::{AppendError, Blob, Digest, RepositoryName, StoreError, UploadId};
 
 use super::call::{Call, Outcome, What};
 use super::failure;
@@ -84,8 +84,13 @@ async fn mount(
             readable.push(from);
         }
     }
+    let failed = |error: StoreError| failure::of("mounting the blob", &error);
     let mounted = store.mount_from_any(repository, digest, &readable).await;
-    mounted.map_err(|error| failure::of("mounting the blob", &error))
+    match mounted.map_err(failed)? {
+        // Of one whose object is gone the client sends the bytes.
+        Some(blob) if store.is_whole(&blob).await.map_err(failed)? => Ok(Some(blob)),
+        _ => Ok(None),
+    }
 }
 
 /// How far an upload is.

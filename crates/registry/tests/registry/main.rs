@@ -16,6 +16,7 @@ mod hostile;
 mod images;
 mod indexing;
 mod listings;
+mod lost;
 mod manifests;
 mod memory;
 mod moving;

@@ -75,11 +75,13 @@ impl Directory {
     }
 
     pub(super) async fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        let path = self.path(key)?;
+        let (path, top) = (self.path(key)?, self.top.clone());
         blocking(move || match fs::symlink_metadata(path) {
             Ok(metadata) => Ok(Some(metadata.len())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => match of_one(&top, error) {
+                error if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                error => Err(error),
+            },
         })
         .await
     }
@@ -89,8 +91,9 @@ impl Directory {
         key: &str,
         range: Range<u64>,
     ) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
-        let path = self.path(key)?;
-        let file = Arc::new(blocking(move || File::open(path)).await?);
+        let (path, top) = (self.path(key)?, self.top.clone());
+        let opened = blocking(move || File::open(path).map_err(|error| of_one(&top, error)));
+        let file = Arc::new(opened.await?);
         let buffers = Arc::clone(&self.buffers);
         let pieces = stream::try_unfold((range, 0), move |(range, in_turn)| {
             let (file, buffers) = (Arc::clone(&file), Arc::clone(&buffers));
@@ -166,6 +169,16 @@ impl Directory {
             FileWriter::open(key, &path)
         })
         .await
+    }
+}
+
+/// An error about one object. Where no object is there, as while a disk is not mounted, none is missing.
+fn of_one(top: &Path, error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::NotFound if !top.is_dir() => {
+            io::Error::other(format!("the directory {} is not there", top.display()))
+        }
+        _ => error,
     }
 }
 
@@ -316,6 +329,17 @@ mod tests {
         directory.delete("ab/x").await.unwrap();
         directory.delete("ab/x").await.unwrap();
         assert_eq!(directory.size("ab/x").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn without_the_directory_no_object_is_said_to_be_missing() {
+        let top = tempfile::tempdir().unwrap();
+        let directory = Directory::open(&top.path().join("objects")).unwrap();
+        assert_eq!(directory.size("ab/x").await.unwrap(), None);
+        fs::remove_dir(top.path().join("objects")).unwrap();
+        assert_eq!(directory.size("ab/x").await.unwrap_err().kind(), io::ErrorKind::Other);
+        let read = directory.read("ab/x", 0..1).await.err().unwrap();
+        assert_eq!(read.kind(), io::ErrorKind::Other);
     }
 
     #[tokio::test]

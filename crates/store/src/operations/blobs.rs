@@ -83,7 +83,7 @@ impl Store {
     /// Reads a range of a blob.
     ///
     /// # Errors
-    /// If its object is gone, or the object store fails.
+    /// [`StoreError::Lost`] if its object is gone: then the blob is absent from now on. If the object store fails.
     pub async fn read(&self, blob: &Blob, range: Range<u64>) -> Result<BlobReader> {
         let end = range.end.min(blob.size);
         let range = range.start.min(end)..end;
@@ -97,7 +97,10 @@ impl Store {
         // Somebody has pushed it again since the caller looked, and it has another object now.
         let current = self.any_blob(&blob.digest).await?;
         let current = current.filter(|current| current.object != blob.object);
-        let current = current.ok_or_else(|| StoreError::Lost(blob.digest.clone()))?;
+        let Some(current) = current else {
+            self.note_lost(blob).await?;
+            return Err(StoreError::Lost(blob.digest.clone()));
+        };
         let second = self.inner.objects.read(&current.object, range).await;
         second.map_err(|source| self.unreadable(&current, source))
     }
@@ -114,14 +117,6 @@ impl Store {
     pub async fn signed_address(&self, blob: &Blob, lasting: Duration) -> Result<Option<String>> {
         let signed = self.inner.objects.signed_address(&blob.object, lasting).await;
         signed.map_err(|source| self.unreadable(blob, source))
-    }
-
-    fn unreadable(&self, blob: &Blob, source: io::Error) -> StoreError {
-        StoreError::Object {
-            doing: "read a blob",
-            key: blob.object.clone(),
-            source,
-        }
     }
 
     /// Gives `to` a blob that it has already, or that `from` has. The caller has checked the client's right to read `from`. `None`:

@@ -8,6 +8,7 @@ mod copies;
 mod forgotten;
 mod holdings;
 mod indexing;
+mod lost;
 mod manifests;
 mod pulls;
 mod restore;

@@ -97,3 +97,34 @@ async fn a_push_mends_a_record_without_an_object() {
         assert_eq!(contents(store, &first).await, b"bytes");
     }
 }
+
+#[tokio::test]
+async fn a_blob_whose_object_is_gone_is_absent_once_that_is_noticed() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let read = push(store, &a, b"read").await.unwrap();
+        let looked_at = push(store, &a, b"looked at").await.unwrap();
+        let cut = push(store, &a, b"cut").await.unwrap();
+        assert!(store.is_whole(&read).await.unwrap());
+        let path = |blob: &Blob| object(test.directory.path(), &blob.object);
+        let kept = std::fs::read(path(&read)).unwrap();
+        std::fs::remove_file(path(&read)).unwrap();
+        std::fs::remove_file(path(&looked_at)).unwrap();
+        std::fs::write(path(&cut), b"cu").unwrap();
+        assert!(store.read(&read, 0..4).await.is_err());
+        assert!(!store.is_whole(&looked_at).await.unwrap());
+        assert!(!store.is_whole(&cut).await.unwrap());
+        for blob in [&read, &looked_at, &cut] {
+            let found = store.blob(&a, &blob.digest).await.unwrap();
+            assert_eq!(found, None, "{}", test.engine);
+        }
+        // A client that pushes it again mends it, and who has the old record sees the new object.
+        push(store, &a, b"looked at").await.unwrap();
+        assert!(store.blob(&a, &looked_at.digest).await.unwrap().is_some());
+        assert!(store.is_whole(&looked_at).await.unwrap());
+        // So does a scrub that finds the object again.
+        std::fs::write(path(&read), kept).unwrap();
+        store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+        assert!(store.blob(&a, &read.digest).await.unwrap().is_some());
+    }
+}
