@@ -80,10 +80,9 @@ impl UpstreamError {
             ClientError::NotFound { .. } | ClientError::NoTag { .. } | ClientError::NoRepository { .. } => {
                 Self::NotFound(error.to_string())
             }
-            ClientError::RateLimited { cause, .. } => Self::Limited {
-                registry,
-                after: cause.retry_after().unwrap_or(USUAL_LIMIT).min(LONGEST_LIMIT),
-            },
+            ClientError::RateLimited { cause, .. } => {
+                Self::limited(&registry, cause.retry_after().unwrap_or(USUAL_LIMIT))
+            }
             ClientError::Unauthorized { cause, .. } => Self::Refused {
                 registry,
                 reason: cause.to_string(),
@@ -116,6 +115,14 @@ impl UpstreamError {
                 registry,
                 reason: other.to_string(),
             },
+        }
+    }
+
+    /// The upstream wants to be left alone for so long.
+    pub(super) fn limited(registry: &str, after: Duration) -> Self {
+        Self::Limited {
+            registry: registry.to_owned(),
+            after: after.min(LONGEST_LIMIT),
         }
     }
 

@@ -25,6 +25,8 @@ pub enum Freshness {
     Fresh,
     /// It is what the upstream had when it was asked last. Why it could not be asked again:
     Stale(UpstreamError),
+    /// The upstream lists so many more, which are fetched when somebody asks again.
+    Incomplete(usize),
 }
 
 impl Freshness {
@@ -34,6 +36,9 @@ impl Freshness {
             Self::Fresh => None,
             Self::Stale(error) => Some(format!(
                 "this is a copy that could not be compared with its upstream: {error}"
+            )),
+            Self::Incomplete(more) => Some(format!(
+                "{more} more are in the list of the upstream and not here yet; ask again"
             )),
         }
     }
@@ -61,10 +66,13 @@ impl Upstream {
             return Ok(Freshness::Fresh);
         }
         let stored = stored.map(|stored| stored.digest);
-        if let Err(error) = self.may_ask(repository, tag.as_str()) {
-            return kept(stored.is_some(), error);
-        }
         let (upstream, is_here) = (self.clone(), stored.is_some());
+        if let Err(error) = self.may_ask(repository, tag.as_str()) {
+            return kept(is_here, error);
+        }
+        if let Some(slowness) = self.health().slowness().filter(|_| is_here) {
+            return Ok(Freshness::Stale(slowness));
+        }
         let key = (repository.clone(), tag.to_string());
         let ask = || {
             let (repository, tag) = (repository.clone(), tag.clone());
@@ -87,16 +95,16 @@ impl Upstream {
     }
 
     /// The answer, if it comes in the time that a client waits who could be answered already.
-    pub(super) async fn in_time(
+    pub(super) async fn in_time<T>(
         &self,
-        asked: impl Future<Output = Result<(), UpstreamError>>,
-    ) -> Result<(), UpstreamError> {
+        asked: impl Future<Output = Result<T, UpstreamError>>,
+    ) -> Result<T, UpstreamError> {
         let wait = self.settings().wait;
         match tokio::time::timeout(wait, asked).await {
             Ok(result) => result,
             Err(_) => {
                 let silent = self.silent(wait);
-                self.health().is_silent(silent.clone());
+                self.health().is_slow(silent.clone());
                 Err(silent)
             }
         }
@@ -141,6 +149,7 @@ impl Upstream {
         }
         // By digest, if it is known: what comes is compared with it.
         let name = said.map_or_else(|| tag.to_string(), |digest| digest.to_string());
+        self.may_fetch(&theirs)?;
         let fetched = self.client().manifest(&theirs, &name, ACCEPT_IMAGE).await;
         let fetched = self.noted(repository, tag.as_str(), fetched)?;
         self.keep(repository, fetched, std::slice::from_ref(tag)).await
@@ -181,6 +190,7 @@ impl Upstream {
         digest: &str,
     ) -> Result<(), UpstreamError> {
         let theirs = self.theirs(repository)?;
+        self.may_fetch(&theirs)?;
         let fetched = self.client().manifest(&theirs, digest, ACCEPT_IMAGE).await;
         let fetched = self.noted(repository, digest, fetched)?;
         self.keep(repository, fetched, &[]).await

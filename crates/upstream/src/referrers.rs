@@ -10,7 +10,7 @@ use crate::error::UpstreamError;
 use crate::manifests::Freshness;
 use crate::upstreams::{Upstream, known};
 
-/// Manifests of one list that are fetched at once. The next time that the list is due, others follow.
+/// Manifests of one list that are fetched at once. The next time that somebody asks, others follow.
 const MOST_NEW: usize = 64;
 /// Lists of which it is remembered when they were fetched.
 const MOST_LISTED: usize = 100_000;
@@ -33,7 +33,11 @@ impl Upstream {
         if was.is_some_and(|was| was.elapsed() < self.settings().tag_ttl) || known(subject).is_err() {
             return Ok(Freshness::Fresh);
         }
-        if let Some(trouble) = self.health().trouble() {
+        let trouble = match was {
+            Some(_) => self.health().slowness(),
+            None => self.health().trouble(),
+        };
+        if let Some(trouble) = trouble {
             return Ok(Freshness::Stale(trouble));
         }
         let upstream = self.clone();
@@ -48,7 +52,8 @@ impl Upstream {
             None => asked.await,
         };
         match result {
-            Ok(()) | Err(UpstreamError::NotFound(_)) => Ok(Freshness::Fresh),
+            Ok(0) | Err(UpstreamError::NotFound(_)) => Ok(Freshness::Fresh),
+            Ok(more) => Ok(Freshness::Incomplete(more)),
             Err(error @ UpstreamError::Store(_)) => Err(error),
             Err(error) => Ok(Freshness::Stale(error)),
         }
@@ -58,32 +63,43 @@ impl Upstream {
         &self,
         repository: &RepositoryName,
         subject: &Digest,
-    ) -> Result<(), UpstreamError> {
+    ) -> Result<usize, UpstreamError> {
         let theirs = self.theirs(repository)?;
         let listed = self.client().referrers(&theirs, &known(subject)?, None).await;
         let listed = listed.map_err(|error| self.failed(&error));
         self.health().note(&listed);
-        let mut new = 0;
+        let (mut new, mut left_out) = (0, 0);
         for entry in listed? {
             let digest = entry.digest.to_string();
             let here: Digest = digest
                 .parse()
                 .map_err(|error: xebec_store::InvalidDigest| UpstreamError::NotFound(error.to_string()))?;
-            if new == MOST_NEW || self.store().manifest(repository, &here).await?.is_some() {
+            let is_here = self.store().manifest(repository, &here).await?.is_some();
+            if is_here || self.state().absent.has(repository, &digest) {
+                continue;
+            }
+            if new == MOST_NEW {
+                left_out += 1;
                 continue;
             }
             new += 1;
             match self.ask_manifest(repository, &digest).await {
-                // Listed, and gone or of no use: the others are not lost by that.
-                Ok(()) | Err(UpstreamError::NotFound(_) | UpstreamError::Wrong { .. }) => {}
+                Ok(()) => {}
+                // Listed, and gone or of no use: the others are not lost by that, nor kept waiting the next time.
+                Err(UpstreamError::NotFound(_) | UpstreamError::Wrong { .. }) => {
+                    self.state().absent.note(repository, &digest);
+                }
                 Err(error) => return Err(error),
             }
+        }
+        if left_out > 0 {
+            return Ok(left_out);
         }
         let mut lists = self.state().listed.lock();
         if lists.len() >= MOST_LISTED {
             lists.clear();
         }
         lists.insert((repository.clone(), subject.clone()), Instant::now());
-        Ok(())
+        Ok(0)
     }
 }

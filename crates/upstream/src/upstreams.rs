@@ -47,7 +47,8 @@ pub(super) struct State {
     /// Tags, and manifests by digest, that are being asked for.
     pub(super) asked_manifests: Single<(RepositoryName, String), ()>,
     pub(super) asked_sizes: Single<Place, u64>,
-    pub(super) asked_referrers: Single<Place, ()>,
+    /// The answer: how many are in the list and not here yet.
+    pub(super) asked_referrers: Single<Place, usize>,
     pub(super) sizes: Mutex<HashMap<Place, u64>>,
     pub(super) fetches: Mutex<HashMap<Place, Fetch>>,
     /// When the list of what refers to a manifest was fetched.
@@ -211,6 +212,13 @@ impl Upstream {
             )));
         }
         self.state.health.trouble().map_or(Ok(()), Err)
+    }
+
+    /// Whether a manifest may be fetched now: that is what registries count that limit pulls. Questions without a body go on, so that a
+    /// new allowance is noticed, and so do blobs of images whose manifests have come.
+    pub(super) fn may_fetch(&self, theirs: &Repository) -> Result<(), UpstreamError> {
+        let used_up = self.state.client.used_up_for(theirs);
+        used_up.map_or(Ok(()), |after| Err(UpstreamError::limited(self.registry(), after)))
     }
 
     /// What a call for something came to; that is remembered for the next ones.

@@ -79,6 +79,13 @@ impl Client {
         self.transport.auth.forget();
     }
 
+    /// For how long nothing is left of what the registry of `repository` allows, by what it said in its last answer (`RateLimit-Remaining`); `None`: something
+    /// is, or it does not say. Which requests count is the registry's to say: Docker Hub counts manifests that are fetched.
+    pub fn used_up_for(&self, repository: &Repository) -> Option<Duration> {
+        let server = self.transport.servers.registry(repository.registry());
+        server.gate.used_up_for()
+    }
+
     /// What this client and all clones of it asked for and got.
     pub fn stats(&self) -> Stats {
         self.counters.read()

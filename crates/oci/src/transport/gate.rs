@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::allowance::Allowance;
 use crate::config::Budget;
 
 /// Longest time for which a `Retry-After` is obeyed: what asks for more is a mistake or an attack, and would keep all
@@ -35,6 +36,8 @@ pub(crate) struct Gate {
     streams: Arc<Semaphore>,
     bucket: Mutex<Bucket>,
     closed: Mutex<Option<Closing>>,
+    /// Until when nothing is left of what the registry allows, as it said last.
+    used_up: Mutex<Option<Instant>>,
     /// Calls that wait for the registry to come back, and what wakes them.
     sleepers: AtomicUsize,
     is_back: Notify,
@@ -80,6 +83,7 @@ impl Gate {
                 filled: Instant::now(),
             }),
             closed: Mutex::new(None),
+            used_up: Mutex::new(None),
             sleepers: AtomicUsize::new(0),
             is_back: Notify::new(),
         }
@@ -150,6 +154,19 @@ impl Gate {
         }));
     }
 
+    /// Notes what the registry said is left of its limit.
+    pub(super) fn allows(&self, allowance: Allowance) {
+        let until = Instant::now().checked_add(allowance.over);
+        *self.used_up.lock() = until.filter(|_| allowance.left == 0);
+    }
+
+    /// For how long nothing is left of it.
+    pub(crate) fn used_up_for(&self) -> Option<Duration> {
+        let until = *self.used_up.lock();
+        let left = until?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
     pub(super) fn draw_retry(&self) -> Duration {
         self.bucket.lock().draw(Instant::now())
     }
@@ -181,6 +198,22 @@ mod tests {
                 "{code}: {entered:?}"
             );
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_left_of_a_limit_is_what_was_said_last() {
+        let gate = Gate::new(&Budget::default());
+        assert_eq!(gate.used_up_for(), None);
+        let over = Duration::from_secs(30);
+        gate.allows(Allowance { left: 0, over });
+        assert_eq!(gate.used_up_for(), Some(over));
+        // It holds nothing back by itself: not every request counts.
+        assert!(gate.enter(false).await.is_some());
+        gate.allows(Allowance { left: 1, over });
+        assert_eq!(gate.used_up_for(), None);
+        gate.allows(Allowance { left: 0, over });
+        tokio::time::advance(over).await;
+        assert_eq!(gate.used_up_for(), None);
     }
 
     #[tokio::test(start_paused = true)]

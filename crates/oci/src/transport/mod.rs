@@ -5,6 +5,7 @@
 //! never to where it redirects, TLS is not given up on the way, nothing is asked that is nearer to this host than the
 //! registry ([`reach`]), and the last URL is kept for the blob.
 
+mod allowance;
 pub(crate) mod attempts;
 pub(crate) mod authority;
 mod gate;
@@ -33,6 +34,7 @@ use crate::client::stats::Counters;
 use crate::config::{ClientConfig, is_loopback};
 use crate::credentials::CredentialStore;
 use crate::error::{ClientError, Fault};
+use allowance::Allowance;
 use attempts::Attempts;
 use authority::authority;
 use http::{Answer, Pools, execute, fault_of, find_cause};
@@ -220,6 +222,11 @@ impl Transport {
         }
         let url = self.url(endpoint, &ask.place).await?;
         let (answer, named_by) = self.send_with_proof(server, ask, url, counters).await?;
+        if is_at(server, answer.url())
+            && let Some(allowance) = Allowance::read(answer.headers(), SystemTime::now())
+        {
+            server.gate.allows(allowance);
+        }
         if let Some(key) = key
             && authority(answer.url()) != server.authority
             && answer.status().is_success()

@@ -28,4 +28,5 @@ mod telling;
 mod upkeep;
 mod uploads;
 mod upstream;
+mod upstream_health;
 mod upstream_tags;

@@ -81,7 +81,7 @@ pub(crate) async fn bytes(answer: Response, status: StatusCode) -> Vec<u8> {
     answer.bytes().await.unwrap().to_vec()
 }
 
-async fn json(answer: Response) -> Value {
+pub(crate) async fn json(answer: Response) -> Value {
     serde_json::from_str(&answer.text().await.unwrap()).unwrap()
 }
 
@@ -452,7 +452,7 @@ async fn what_refers_to_an_image_comes_through_by_api_and_by_fallback_tag() {
     }
 }
 
-fn xebec_digest(text: &str) -> String {
+pub(crate) fn xebec_digest(text: &str) -> String {
     xebec_format::digest::Digest::of(text.as_bytes()).to_string()
 }
 

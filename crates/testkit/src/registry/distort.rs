@@ -37,6 +37,11 @@ pub(super) fn distort(mut reply: Reply, fault: Option<&Fault>) -> Reply {
                 .retain(|(name, _)| *name != "content-range" && *name != "content-type");
             reply = reply.with("content-type", "multipart/byteranges; boundary=x");
         }
+        Some(Fault::With(headers)) => {
+            reply = headers
+                .iter()
+                .fold(reply, |reply, (name, value)| reply.with(name, value.as_str()));
+        }
         Some(Fault::Page { link }) => reply = reply.with("link", link.as_str()),
         Some(Fault::ContentEncoding) => reply = reply.with("content-encoding", "gzip"),
         Some(Fault::ShortRange(most)) if reply.status == 206 && reply.body.len() as u64 > *most => {

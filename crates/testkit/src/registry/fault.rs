@@ -59,6 +59,8 @@ pub enum Fault {
         /// Names, in lower case, and values of headers.
         headers: Vec<(&'static str, String)>,
     },
+    /// Answers as usual, with these headers, whose names are in lower case, beside its own.
+    With(Vec<(&'static str, String)>),
     /// Answers as usual, and names the next page of a list.
     Page {
         /// Value of `Link`.
