@@ -23,10 +23,12 @@ pub struct StoreConfig {
     pub max_blob: u64,
     /// No repository has more uploads under way, those included that nobody continues until they are given up.
     pub max_uploads: u32,
+    /// So many bytes of the root directory's disk stay free: with less, no blob and no manifest is taken.
+    pub reserve: u64,
 }
 
 impl StoreConfig {
-    /// With nothing but a directory: embedded database, objects in files, a day of grace.
+    /// With nothing but a directory: embedded database, objects in files, a day of grace, no reserve.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
@@ -38,6 +40,7 @@ impl StoreConfig {
             max_manifest: 4 << 20,
             max_blob: 1 << 40,
             max_uploads: 10_000,
+            reserve: 0,
         }
     }
 }

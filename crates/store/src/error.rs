@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use xebec_kernel::size::for_people;
+
 use crate::database::DatabaseError;
 use crate::digest::Digest;
 use crate::name::{RepositoryName, Tag, UploadId};
@@ -113,6 +115,19 @@ pub enum StoreError {
         size: u64,
         /// The limit.
         limit: u64,
+    },
+    /// No room, but for the reserve.
+    #[error(
+        "{} are free where this registry keeps its data, and {} of that stay free, so that it still can delete; delete images, or give \
+         the disk more room",
+        for_people(*free),
+        for_people(*reserve)
+    )]
+    Full {
+        /// So many bytes are free.
+        free: u64,
+        /// So many stay free.
+        reserve: u64,
     },
     /// A file of a backup, or of what is restored.
     #[error("cannot {doing} {path}: {source}")]

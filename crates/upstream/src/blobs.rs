@@ -4,6 +4,9 @@
 //! wait for the layer. The whole blob is fetched behind it all the same (unless the configuration says otherwise): ranges have no
 //! digest of their own, so only a whole blob can be verified and kept, and its index needs all of it. The next reader then finds it
 //! here.
+//!
+//! How many are fetched at the same time is bounded, and how many wait. One for which there is no room beside the store's reserve is passed
+//! on and not kept.
 
 use std::io;
 use std::ops::Range;
@@ -12,16 +15,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::BoxStream;
+use tokio::sync::SemaphorePermit;
 use xebec_store::{Blob, Digest, RepositoryName};
 
 use crate::download;
 use crate::error::UpstreamError;
-use crate::fetch::Fetch;
+use crate::fetch::{Fetch, room_for};
 use crate::spool::Spool;
 use crate::upstreams::{Upstream, known};
 
 /// A range that begins so many bytes after what has come is waited for: that is sooner than a request of its own.
 const NEAR: u64 = 1 << 20;
+/// Blobs that are fetched or wait for that, of one upstream. Of those that wait, only those are fetched that somebody still reads.
+const MOST_FETCHES: usize = 256;
 /// Sizes that are remembered, so that an upstream is not asked again before a blob is fetched.
 const MOST_SIZES: usize = 100_000;
 
@@ -99,19 +105,27 @@ impl Upstream {
     /// Fetches a blob of so many bytes, or joins who does.
     ///
     /// # Errors
-    /// If this host has no room for it, or the upstream is known to be away.
-    pub fn fetch(
+    /// If this host has no room for it, too many are fetched already, or the upstream is known to be away.
+    pub async fn fetch(
         &self,
         repository: &RepositoryName,
         digest: &Digest,
         size: u64,
     ) -> Result<Fetch, UpstreamError> {
         let key = (repository.clone(), digest.clone());
+        let (room, beside) = (self.store().room().await, self.store().has_objects_in_root());
         let mut fetches = self.state().fetches.lock();
         if let Some(fetch) = fetches.get(&key) {
             return Ok(fetch.clone());
         }
         self.may_ask(repository, &digest.to_string())?;
+        if fetches.len() >= MOST_FETCHES {
+            return Err(UpstreamError::Busy(fetches.len(), self.registry().to_owned()));
+        }
+        let promised: u64 = fetches.values().map(|fetch| fetch.needs(beside)).sum();
+        if room.saturating_sub(promised) < room_for(size, beside) {
+            return Err(UpstreamError::NoRoom(size));
+        }
         let spool = Spool::new(&self.store().config().root, size);
         let spool = spool.map_err(|error| UpstreamError::Host {
             doing: "make a file for a blob that comes in, below the root directory",
@@ -126,7 +140,10 @@ impl Upstream {
 
     async fn fetch_into(self, key: (RepositoryName, Digest), spool: Arc<Spool>) {
         let (repository, digest) = &key;
-        let result = download::run(&self, repository, digest, &spool).await;
+        let result = match self.turn(&spool).await {
+            Some(_turn) => download::run(&self, repository, digest, &spool).await,
+            None => Err(UpstreamError::Busy(MOST_FETCHES, self.registry().to_owned())),
+        };
         if let Err(error) = &result {
             tracing::warn!(%repository, %digest, "a blob was not fetched: {error}");
             // What was said of its size may be wrong, too.
@@ -140,6 +157,17 @@ impl Upstream {
         spool.end(result);
     }
 
+    /// Waits until a blob is to be fetched; `None` if there were others before it, and who asked for it has gone away meanwhile.
+    async fn turn(&self, spool: &Arc<Spool>) -> Option<SemaphorePermit<'_>> {
+        let turns = &self.state().turns;
+        if let Ok(turn) = turns.try_acquire() {
+            return Some(turn);
+        }
+        let turn = turns.acquire().await.ok()?;
+        // The task that asks this has one, and the list of fetches; each reader has another.
+        (Arc::strong_count(spool) > 2).then_some(turn)
+    }
+
     /// Fetches a blob into the store, unless it is there, and waits for that: for work in the background, of which little is done at
     /// the same time.
     ///
@@ -151,7 +179,7 @@ impl Upstream {
             return Ok(blob);
         }
         if let Found::There(size) = self.blob(repository, digest).await? {
-            self.fetch(repository, digest, size)?.ended().await?;
+            self.fetch(repository, digest, size).await?.ended().await?;
         }
         let blob = self.store().peek_blob(repository, digest).await?;
         blob.ok_or_else(|| UpstreamError::NotFound(format!("{digest} was deleted while it came in")))
@@ -172,7 +200,14 @@ impl Upstream {
         let fetch = match self.fetch_under_way(repository, digest) {
             Some(fetch) => Some(fetch),
             None if self.settings().whole || range == (0..size) => {
-                Some(self.fetch(repository, digest, size)?)
+                match self.fetch(repository, digest, size).await {
+                    Ok(fetch) => Some(fetch),
+                    Err(error @ UpstreamError::NoRoom(_)) => {
+                        tracing::warn!(%repository, %digest, "passed on and not kept: {error}");
+                        None
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             None => None,
         };

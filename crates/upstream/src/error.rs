@@ -53,6 +53,14 @@ pub enum UpstreamError {
         /// What it sent.
         reason: String,
     },
+    /// As many blobs of it are fetched, and wait to be, as may be.
+    #[error("{0} blobs of the upstream {1} are being fetched or wait for that, and no more may; try again")]
+    Busy(usize, String),
+    /// A blob cannot be kept here now.
+    #[error(
+        "this registry has no room for {0} bytes of a blob beside its reserve; delete images, or give its disk more room"
+    )]
+    NoRoom(u64),
     /// This registry failed.
     #[error(transparent)]
     Store(Arc<StoreError>),

@@ -16,6 +16,11 @@ pub struct Fetch {
     spool: Arc<Spool>,
 }
 
+/// What so many bytes take.
+pub(super) fn room_for(bytes: u64, beside: bool) -> u64 {
+    bytes.saturating_mul(if beside { 2 } else { 1 })
+}
+
 impl Fetch {
     pub(super) fn new(spool: Arc<Spool>) -> Self {
         Self { spool }
@@ -24,6 +29,11 @@ impl Fetch {
     /// How many bytes the blob has.
     pub fn size(&self) -> u64 {
         self.spool.size()
+    }
+
+    /// How much room it takes until it is kept: in the spool, and a second time if objects are `beside` it.
+    pub(super) fn needs(&self, beside: bool) -> u64 {
+        room_for(self.size().saturating_sub(self.here()), beside)
     }
 
     /// How many of them are here.

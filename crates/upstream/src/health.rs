@@ -62,7 +62,10 @@ impl Health {
             }
             Err(error @ UpstreamError::Limited { after, .. }) => {
                 let new = Trouble::new(*after, error.clone());
-                if !trouble.as_ref().is_some_and(|old| old.is_limit() && old.end > new.end) {
+                if !trouble
+                    .as_ref()
+                    .is_some_and(|old| old.is_limit() && old.end > new.end)
+                {
                     *trouble = Some(new);
                 }
             }

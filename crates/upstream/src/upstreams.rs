@@ -20,6 +20,9 @@ use crate::single::Single;
 /// Blobs that are fetched at the same time though no client waits for them.
 const BEHIND: usize = 2;
 
+/// Blobs that are fetched at the same time. Fewer than the streams that a client of registries has at once, so that ranges come beside.
+const FETCHED: usize = 12;
+
 type Place = (RepositoryName, Digest);
 
 /// All upstreams. It is cheap to clone.
@@ -54,6 +57,8 @@ pub(super) struct State {
     /// When the list of what refers to a manifest was fetched.
     pub(super) listed: Mutex<HashMap<Place, Instant>>,
     pub(super) behind: Semaphore,
+    /// Of blobs that are fetched.
+    pub(super) turns: Semaphore,
     /// Told when a manifest has come.
     pub(super) arrived: Arc<Notify>,
 }
@@ -95,7 +100,10 @@ impl Upstreams {
         };
         let all = self.by_prefix.iter();
         Self {
-            by_prefix: Arc::new(all.map(|(prefix, upstream)| (prefix.clone(), with(upstream))).collect()),
+            by_prefix: Arc::new(
+                all.map(|(prefix, upstream)| (prefix.clone(), with(upstream)))
+                    .collect(),
+            ),
         }
     }
 
@@ -156,6 +164,7 @@ impl Upstream {
                 fetches: Mutex::default(),
                 listed: Mutex::default(),
                 behind: Semaphore::new(BEHIND),
+                turns: Semaphore::new(FETCHED),
                 arrived: arrived.clone(),
                 settings: settings.clone(),
             }),
@@ -218,7 +227,9 @@ impl Upstream {
     /// new allowance is noticed, and so do blobs of images whose manifests have come.
     pub(super) fn may_fetch(&self, theirs: &Repository) -> Result<(), UpstreamError> {
         let used_up = self.state.client.used_up_for(theirs);
-        used_up.map_or(Ok(()), |after| Err(UpstreamError::limited(self.registry(), after)))
+        used_up.map_or(Ok(()), |after| {
+            Err(UpstreamError::limited(self.registry(), after))
+        })
     }
 
     /// What a call for something came to; that is remembered for the next ones.

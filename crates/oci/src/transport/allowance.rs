@@ -82,7 +82,10 @@ mod tests {
 
     #[test]
     fn as_registries_say_it() {
-        let hub = [("ratelimit-limit", "100;w=21600"), ("ratelimit-remaining", "76;w=21600")];
+        let hub = [
+            ("ratelimit-limit", "100;w=21600"),
+            ("ratelimit-remaining", "76;w=21600"),
+        ];
         assert_eq!(read(&hub), Some((76, 21_600)));
         let drafts = [("ratelimit-remaining", "0"), ("ratelimit-reset", "30")];
         assert_eq!(read(&drafts), Some((0, 30)));

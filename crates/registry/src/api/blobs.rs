@@ -39,11 +39,7 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, digest: &
 }
 
 /// Nothing if the blob's object is gone: then it is absent from now on, and to be had again like any other that is not here.
-async fn send(
-    call: &Call<'_>,
-    repository: &RepositoryName,
-    blob: &Blob,
-) -> Result<Option<Answer>, ApiError> {
+async fn send(call: &Call<'_>, repository: &RepositoryName, blob: &Blob) -> Result<Option<Answer>, ApiError> {
     let sent = part::sent(call.parts, &blob.digest, blob.size)?;
     let answer = part::answer(&blob.digest, MEDIA_TYPE, blob.size, &sent, true);
     let range = match sent {

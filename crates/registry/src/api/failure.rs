@@ -23,6 +23,10 @@ pub(crate) fn of(doing: &str, error: &StoreError) -> ApiError {
         StoreError::ManifestTooLarge { .. } => {
             ApiError::new(Code::SizeInvalid, error.to_string()).with_status(StatusCode::PAYLOAD_TOO_LARGE)
         }
+        StoreError::Full { .. } => {
+            tracing::error!("{doing}: {error}");
+            ApiError::new(Code::Denied, error.to_string()).with_status(StatusCode::INSUFFICIENT_STORAGE)
+        }
         StoreError::Unsupported(_) => ApiError::new(Code::Unsupported, error.to_string()),
         // It may answer again in a moment: clients try again.
         StoreError::Database { .. } | StoreError::Object { .. } | StoreError::System { .. } => {

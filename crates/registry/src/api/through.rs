@@ -151,7 +151,10 @@ fn refused(error: &UpstreamError) -> ApiError {
             said(Code::TooManyRequests).with_header(RETRY_AFTER, after.as_secs().max(1).to_string())
         }
         UpstreamError::Refused { .. } => said(Code::Denied),
-        UpstreamError::Away { .. } => said(Code::Unavailable).with_header(RETRY_AFTER, AWAY),
+        UpstreamError::Away { .. } | UpstreamError::Busy(..) => {
+            said(Code::Unavailable).with_header(RETRY_AFTER, AWAY)
+        }
+        UpstreamError::NoRoom(_) => said(Code::Denied).with_status(StatusCode::INSUFFICIENT_STORAGE),
         UpstreamError::NotFound(_) | UpstreamError::Wrong { .. } => {
             said(Code::Unknown).with_status(StatusCode::BAD_GATEWAY)
         }

@@ -184,7 +184,12 @@ async fn add(
         .with_header(RANGE, range(at))
         .with_header(LOCATION, place(repository, id))),
         Err(error) => {
-            if matches!(&error, AppendError::Body(cause) if cause.kind() == io::ErrorKind::QuotaExceeded) {
+            let has_no_room = match &error {
+                AppendError::Body(cause) => cause.kind() == io::ErrorKind::QuotaExceeded,
+                AppendError::Store(cause) => matches!(cause, StoreError::Full { .. }),
+                _ => false,
+            };
+            if has_no_room {
                 // What came of it would take the room of others until the upload times out.
                 let _ = call.registry.store.cancel_upload(repository, id).await;
             }

@@ -51,6 +51,7 @@ pub(super) fn store(
         grace: storage.grace.0,
         max_manifest,
         max_blob: storage.max_blob.0,
+        reserve: storage.reserve.0,
         ..StoreConfig::new(storage.root)
     })
 }

@@ -45,7 +45,7 @@ pub(super) fn clock(root: &Path) -> Found {
 }
 
 /// The root directory and its file system.
-pub(super) fn directory(root: &Path) -> Vec<Found> {
+pub(super) fn directory(root: &Path, reserve: u64) -> Vec<Found> {
     let what = format!("directory {}", root.display());
     let metadata = match std::fs::metadata(root) {
         Ok(metadata) => metadata,
@@ -79,7 +79,7 @@ pub(super) fn directory(root: &Path) -> Vec<Found> {
             format!("others may enter it ({mode:o}); chmod 0700 {}", root.display()),
         ),
     };
-    vec![rights, room(root)]
+    vec![rights, room(root, reserve)]
 }
 
 fn missing(root: &Path, what: String) -> Found {
@@ -97,7 +97,7 @@ fn missing(root: &Path, what: String) -> Found {
     }
 }
 
-fn room(root: &Path) -> Found {
+fn room(root: &Path, reserve: u64) -> Found {
     let stat = match statvfs(root) {
         Ok(stat) => stat,
         Err(error) => return Found::broken("room", format!("cannot be seen: {error}")),
@@ -107,13 +107,13 @@ fn room(root: &Path) -> Found {
     // Some file systems count no files.
     let no_files = stat.f_files > 0 && stat.f_favail < 1000;
     match free {
-        _ if free < NEEDED || no_files => Found::broken(
+        _ if free < NEEDED.max(reserve) || no_files => Found::broken(
             "room",
             format!(
                 "{said}; pushes fail soon: give the disk more room, or let images go ([[retention]], keep of upstreams)"
             ),
         ),
-        _ if free < WANTED => Found::note(
+        _ if free < WANTED.max(reserve.saturating_mul(2)) => Found::note(
             "room",
             format!("{said}; give the disk more room before pushes fail"),
         ),

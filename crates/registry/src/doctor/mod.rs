@@ -51,7 +51,7 @@ async fn examine(args: &Doctor, config: &Config) -> Vec<Found> {
         },
     )];
     found.push(host::clock(&config.store.root));
-    found.extend(host::directory(&config.store.root));
+    found.extend(host::directory(&config.store.root, config.store.reserve));
     found.extend(host::store(config).await);
     found.extend(host::listening(config));
     found.extend(certificate::certificate(config));

@@ -17,7 +17,12 @@ async fn object(registry: &Running, digest: &str) -> PathBuf {
 }
 
 async fn head(registry: &Running, path: &str) -> StatusCode {
-    registry.request(Method::HEAD, path).send().await.unwrap().status()
+    registry
+        .request(Method::HEAD, path)
+        .send()
+        .await
+        .unwrap()
+        .status()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +56,10 @@ async fn a_blob_whose_object_is_gone_is_absent_until_it_is_pushed_again() {
         assert_eq!(code(registry.get(&path).await).await, "BLOB_UNKNOWN");
         assert_eq!(head(&registry, &path).await, StatusCode::NOT_FOUND);
         registry.push_blob("app", content.as_bytes()).await;
-        assert_eq!(bytes(registry.get(&path).await, StatusCode::OK).await, content.as_bytes());
+        assert_eq!(
+            bytes(registry.get(&path).await, StatusCode::OK).await,
+            content.as_bytes()
+        );
     }
 }
 

@@ -10,7 +10,10 @@ use crate::running::{OCI_MANIFEST, artifact, code};
 use crate::upstream::{bytes, gets, json, layer_path, noise, pull, put, through, xebec_digest};
 
 fn warning(answer: &Response) -> Option<&str> {
-    answer.headers().get("warning").map(|value| value.to_str().unwrap())
+    answer
+        .headers()
+        .get("warning")
+        .map(|value| value.to_str().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,7 +71,11 @@ async fn a_long_list_of_referrers_counts_when_all_of_it_is_here() {
     let upstream = FaultyRegistry::with(Options::default()).unwrap();
     let image = put(&upstream, "v1", b"contents");
     let subject = image.manifest.digest.to_string().parse().unwrap();
-    let config = upstream.put_blob("app", b"{}".to_vec()).to_string().parse().unwrap();
+    let config = upstream
+        .put_blob("app", b"{}".to_vec())
+        .to_string()
+        .parse()
+        .unwrap();
     for number in 0..70 {
         let attached = artifact(&config, &subject, &format!("a/{number}")).to_string();
         upstream.put_manifest("app", &xebec_digest(&attached), OCI_MANIFEST, attached.clone());
@@ -84,6 +91,12 @@ async fn a_long_list_of_referrers_counts_when_all_of_it_is_here() {
     assert_eq!(json(answer).await["manifests"].as_array().unwrap().len(), 70);
     // From now on it counts for as long as the settings say.
     upstream.clear_log();
-    assert_eq!(json(registry.get(&path).await).await["manifests"].as_array().unwrap().len(), 70);
+    assert_eq!(
+        json(registry.get(&path).await).await["manifests"]
+            .as_array()
+            .unwrap()
+            .len(),
+        70
+    );
     assert!(upstream.log().is_empty());
 }

@@ -53,7 +53,8 @@ async fn a_pushed_tag_stays_though_the_upstream_has_another() {
 async fn an_immutable_tag_stays_as_it_came() {
     let upstream = FaultyRegistry::start().unwrap();
     let first = put(&upstream, "v1", b"first");
-    let immutable: Immutable = Arc::new(|repository, tag| repository.as_str() == "hub/app" && tag.as_str() == "v1");
+    let immutable: Immutable =
+        Arc::new(|repository, tag| repository.as_str() == "hub/app" && tag.as_str() == "v1");
     let registry = asking(&upstream, immutable).await;
     assert_eq!(pulled(&registry).await, first.manifest.bytes);
     let second = put(&upstream, "v1", b"second");
@@ -61,7 +62,13 @@ async fn an_immutable_tag_stays_as_it_came() {
     assert_eq!(pulled(&registry).await, first.manifest.bytes);
     // Others move as before.
     let path = "/v2/hub/app/manifests/v2";
-    assert_eq!(bytes(registry.get(path).await, StatusCode::OK).await, second.manifest.bytes);
+    assert_eq!(
+        bytes(registry.get(path).await, StatusCode::OK).await,
+        second.manifest.bytes
+    );
     let third = put(&upstream, "v2", b"third");
-    assert_eq!(bytes(registry.get(path).await, StatusCode::OK).await, third.manifest.bytes);
+    assert_eq!(
+        bytes(registry.get(path).await, StatusCode::OK).await,
+        third.manifest.bytes
+    );
 }

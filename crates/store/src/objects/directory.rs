@@ -337,7 +337,10 @@ mod tests {
         let directory = Directory::open(&top.path().join("objects")).unwrap();
         assert_eq!(directory.size("ab/x").await.unwrap(), None);
         fs::remove_dir(top.path().join("objects")).unwrap();
-        assert_eq!(directory.size("ab/x").await.unwrap_err().kind(), io::ErrorKind::Other);
+        assert_eq!(
+            directory.size("ab/x").await.unwrap_err().kind(),
+            io::ErrorKind::Other
+        );
         let read = directory.read("ab/x", 0..1).await.err().unwrap();
         assert_eq!(read.kind(), io::ErrorKind::Other);
     }

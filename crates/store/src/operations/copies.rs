@@ -20,6 +20,7 @@ impl Store {
         new_tags: &[Tag],
     ) -> Result<PutManifest> {
         self.check_manifest(new)?;
+        self.check_room().await?;
         let (name, new, new_tags) = (repository.clone(), new.clone(), new_tags.to_vec());
         let put = self
             .write_records("record a manifest of an upstream", move |tx| {

@@ -60,6 +60,7 @@ impl Store {
         if new.references.len() >= MANY_REFERENCES {
             self.look_up(repository, new).await?;
         }
+        self.check_room().await?;
         let (name, new, new_tags) = (repository.clone(), new.clone(), new_tags.to_vec());
         let put = self
             .write_records("record a manifest", move |tx| {

@@ -12,6 +12,7 @@ mod lost;
 mod manifests;
 mod pulls;
 mod restore;
+mod room;
 mod scrub;
 mod tags;
 mod uploads;

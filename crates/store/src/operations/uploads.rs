@@ -14,6 +14,7 @@ use crate::error::{AppendError, Result, StoreError};
 use crate::model::{Blob, Garbage, UploadRecord};
 use crate::name::{RepositoryName, UploadId};
 use crate::objects::{Finished, Note, Released, Writer, new_key};
+use crate::operations::room::LOOKED_AT;
 use crate::records::{blobs, garbage, repositories, uploads};
 use crate::sessions::Held;
 use crate::store::{Store, milliseconds, now};
@@ -40,6 +41,7 @@ impl Store {
             doing: "begin an upload",
             source,
         };
+        self.check_room().await?;
         let id = UploadId::random().map_err(random)?;
         let object = new_key().map_err(random)?;
         let writer = self.inner.objects.begin(&object);
@@ -196,10 +198,14 @@ impl Store {
         mut writer: Writer,
         mut received: mpsc::Receiver<Vec<Bytes>>,
     ) -> Result<Option<u64>> {
-        let mut touched = Instant::now();
+        let (mut touched, mut looked_at) = (Instant::now(), writer.size());
         while let Some(batch) = received.recv().await {
             let written = writer.write(batch).await;
             writer = written.map_err(|error| not_written(error, &record))?;
+            if self.has_objects_in_root() && writer.size() - looked_at >= LOOKED_AT {
+                looked_at = writer.size();
+                self.check_room().await?;
+            }
             if let Some(note) = writer.unrecorded() {
                 if !self.note(&id, &mut record, note).await? {
                     return Ok(None);

@@ -20,7 +20,10 @@ async fn a_copy_moves_no_tag_that_a_client_pushed() {
         let (store, a) = (&test.store, name("a"));
         let (pushed, theirs, later) = (manifest("pushed", Vec::new()), copy("theirs"), copy("later"));
         store.put_manifest(&a, &pushed, &[tag("mine")]).await.unwrap();
-        let put = store.put_copy(&a, &theirs, &[tag("mine"), tag("v1")]).await.unwrap();
+        let put = store
+            .put_copy(&a, &theirs, &[tag("mine"), tag("v1")])
+            .await
+            .unwrap();
         assert_eq!(put.moved, [(tag("v1"), None)], "{}", test.engine);
         assert_eq!(named(store, &a, "mine").await, pushed.digest);
         assert!(store.is_own_tag(&a, &tag("mine")).await.unwrap());
@@ -54,7 +57,10 @@ async fn a_copy_moves_no_immutable_tag_and_sets_one_that_is_not_there() {
         };
         let (first, second) = (of("first"), of("second"));
         store.put_copy(&a, &first, &[tag("v1")]).await.unwrap();
-        let put = store.put_copy(&a, &second, &[tag("v1"), tag("edge")]).await.unwrap();
+        let put = store
+            .put_copy(&a, &second, &[tag("v1"), tag("edge")])
+            .await
+            .unwrap();
         assert_eq!(put.moved, [(tag("edge"), None)], "{}", test.engine);
         assert_eq!(named(store, &a, "v1").await, first.digest);
         assert!(!store.is_own_tag(&a, &tag("v1")).await.unwrap());
