@@ -96,6 +96,26 @@ async fn is_refused(answer: Response) {
     );
 }
 
+/// Begins an upload when another program has taken what is left beside the reserve.
+async fn begin_on_a_fuller_disk(registry: &Running) -> Response {
+    let others = Path::new(&std::env::var_os(DISK).unwrap()).join("others");
+    for number in 0..100 {
+        let left = free().saturating_sub(RESERVE) + (64 << 10);
+        std::fs::write(
+            others.with_extension(number.to_string()),
+            noise(usize::try_from(left).unwrap()),
+        )
+        .unwrap();
+        let path = "/v2/app/blobs/uploads/";
+        let answer = registry.request(Method::POST, path).send().await.unwrap();
+        if answer.status() != StatusCode::ACCEPTED {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("uploads begin, and {} bytes are free", free());
+}
+
 /// Pushes until no more is taken.
 async fn fill(registry: &Running) -> Vec<Digest> {
     let mut pushed = Vec::new();
@@ -121,13 +141,8 @@ async fn pushes_leave_the_reserve_and_deletions_make_room_again() {
     let pushed = fill(&registry).await;
     assert!(pushed.len() > 10, "{}", pushed.len());
     assert!(free() > RESERVE - 4 * BLOB as u64, "{} bytes are free", free());
-    // Nor does one that does not say how long it is, nor a manifest.
-    let begun = registry
-        .request(Method::POST, "/v2/app/blobs/uploads/")
-        .send()
-        .await
-        .unwrap();
-    is_refused(begun).await;
+    // Nor does one begin, nor is a manifest taken, when what the last one left is gone and others have taken its room.
+    is_refused(begin_on_a_fuller_disk(&registry).await).await;
     let manifest = registry.request(Method::PUT, "/v2/app/manifests/v1");
     let index =
         "{\"schemaVersion\":2,\"mediaType\":\"application/vnd.oci.image.index.v1+json\",\"manifests\":[]}";

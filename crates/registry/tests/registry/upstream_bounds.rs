@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use reqwest::StatusCode;
 use xebec_testkit::registry::{Fault, FaultyRegistry, When};
 
@@ -12,8 +13,12 @@ use crate::upstream::{bytes, gets, through};
 const AT_ONCE: usize = 12;
 const MOST: usize = 256;
 
+/// The first ones are larger.
 fn content(number: usize) -> Vec<u8> {
-    format!("{number:40}").into_bytes()
+    match number < AT_ONCE {
+        true => format!("{number:150}").into_bytes(),
+        false => format!("{number:10}").into_bytes(),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,15 +28,14 @@ async fn only_so_many_blobs_are_fetched_and_those_that_nobody_waits_for_are_not(
         .map(|number| format!("/v2/hub/app/blobs/{}", upstream.put_blob("app", content(number))))
         .collect();
     let registry = through(&upstream, |settings| settings.patience = Duration::from_secs(60)).await;
-    // The first ones take some seconds each.
+    // The first ones take 15 seconds each, since they come as slowly as these faults let them.
     let slowly = Fault::Trickle { bytes_per_second: 10 };
     upstream.inject(When::blob().times(AT_ONCE as u64), slowly);
     let mut answers = Vec::new();
-    for path in &paths[..MOST] {
-        let answer = registry.get(path).await;
-        assert_eq!(answer.status(), StatusCode::OK);
-        answers.push(answer);
+    for some in [&paths[..AT_ONCE], &paths[AT_ONCE..MOST]] {
+        answers.extend(join_all(some.iter().map(|path| registry.get(path))).await);
     }
+    assert!(answers.iter().all(|answer| answer.status() == StatusCode::OK));
     let more = registry.get(&paths[MOST]).await;
     assert_eq!(more.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(more.headers().contains_key("retry-after"));

@@ -24,6 +24,7 @@ mod model;
 mod parts;
 mod property;
 mod race;
+mod room;
 mod scrub;
 mod unused;
 mod upgrade;
