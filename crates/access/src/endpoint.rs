@@ -106,7 +106,7 @@ impl Guard {
             Err(error) => return failure(400, "invalid_scope", &error.to_string()),
         };
         let identity = if post {
-            by_form(inner, own, &request).await
+            by_form(inner, own, parts, &request).await
         } else {
             by_header(inner, own, parts).await
         };
@@ -125,18 +125,23 @@ async fn by_header(inner: &Inner, own: &OwnTokens, parts: &Parts) -> Result<Iden
         Credentials::Password { name, password } if name == "<token>" => {
             by_refresh_token(inner, own, &password)
         }
-        Credentials::Password { name, password } => inner.by_password(&name, &password).await,
+        Credentials::Password { name, password } => inner.by_password(parts, &name, &password).await,
         Credentials::Bearer(token) => inner.by_oidc(&token).await,
     }
 }
 
-async fn by_form(inner: &Inner, own: &OwnTokens, request: &TokenRequest) -> Result<Identity, Unrecognized> {
+async fn by_form(
+    inner: &Inner,
+    own: &OwnTokens,
+    parts: &Parts,
+    request: &TokenRequest,
+) -> Result<Identity, Unrecognized> {
     match (request.grant_type.as_deref(), &request.refresh_token) {
         (Some("refresh_token"), Some(token)) => by_refresh_token(inner, own, token),
         (Some("password"), _) => {
             let name = request.username.as_deref().unwrap_or_default();
             inner
-                .by_password(name, request.password.as_deref().unwrap_or_default())
+                .by_password(parts, name, request.password.as_deref().unwrap_or_default())
                 .await
         }
         _ => Err(Unrecognized::Password),
@@ -211,7 +216,7 @@ fn unrecognized(reason: Unrecognized, post: bool) -> TokenAnswer {
             return failure(
                 503,
                 "temporarily_unavailable",
-                "too many others log in; try again",
+                "too many logins wait at this moment; try again",
             );
         }
         Unrecognized::Keys(error) => {

@@ -324,7 +324,7 @@ impl Inner {
         }
         match Credentials::parse(value.as_bytes()).map_err(Unrecognized::Credentials)? {
             Credentials::Password { name, password } => {
-                let identity = self.by_password(&name, &password).await?;
+                let identity = self.by_password(parts, &name, &password).await?;
                 Ok(Caller::new(identity, None))
             }
             Credentials::Bearer(token) => self.by_token(&token).await,
@@ -332,14 +332,20 @@ impl Inner {
     }
 
     /// Who a name and a password belong to, or a name that says that the password is a token.
-    pub(super) async fn by_password(&self, name: &str, password: &str) -> Result<Identity, Unrecognized> {
+    pub(super) async fn by_password(
+        &self,
+        parts: &Parts,
+        name: &str,
+        password: &str,
+    ) -> Result<Identity, Unrecognized> {
         if name == OIDC_USER {
             return self.by_oidc(password).await;
         }
         let Some(logins) = &self.logins else {
             return Err(Unrecognized::Password);
         };
-        match logins.verify(name, password).await {
+        let from = parts.extensions.get::<Peer>().map(|peer| peer.0.ip());
+        match logins.verify(from, name, password).await {
             Verdict::Right => Ok(self.user(name, Recognized::Password)),
             Verdict::Wrong => Err(Unrecognized::Password),
             Verdict::Busy => Err(Unrecognized::Busy),
@@ -436,7 +442,7 @@ impl Inner {
                 };
             }
             Unrecognized::Busy => {
-                let detail = "too many others log in at this moment; try again".to_owned();
+                let detail = "too many logins wait at this moment; try again".to_owned();
                 return Refusal::Unavailable {
                     detail,
                     retry_after: RETRY_AFTER,

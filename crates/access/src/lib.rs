@@ -36,8 +36,10 @@ pub mod settings;
 mod spki;
 pub mod token;
 mod token_key;
+mod waiting;
 
 pub use action::{Action, Need};
 pub use guard::{Guard, GuardError, Peer};
 pub use identity::Caller;
 pub use refusal::{Observer, Refusal};
+pub use waiting::client_of;

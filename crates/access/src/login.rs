@@ -1,17 +1,19 @@
 //! Passwords of the htpasswd file, verified for requests.
 //!
-//! A verification takes a processor for tens of milliseconds, so three things bound it: it runs on a thread that may block, only
-//! so many at once as half the processors; its result is remembered for a short time, so that a client that sends its password
-//! with each request pays once; and if too many wait, the rest is told to come again. An unknown user is compared with the hash
-//! of another one, always the same for the same name, so that the time does not tell who exists.
+//! A verification takes a processor for tens of milliseconds, so four things bound it: it runs on a thread that may block, only
+//! so many at once as half the processors; its result is remembered for a short time, and who sends the same meanwhile waits for it,
+//! so that a client that sends its password with each request pays once; if too many of one client wait, it is told to come again,
+//! so that one that guesses keeps nobody else out; and so is everybody if too many wait in all. An unknown user is compared with the
+//! hash of another one, always the same for the same name, so that the time does not tell who exists.
 //!
 //! The file is looked at once a second while requests come, and read anew when it has changed. If the new text is not sound, the
 //! old users stay and the log says why.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
@@ -21,6 +23,7 @@ use tokio::sync::Semaphore;
 
 use crate::htpasswd::{self, Htpasswd, HtpasswdError, User};
 use crate::password::Hash;
+use crate::waiting::{Queue, Turns};
 
 /// How long a right password is remembered: one pull of a large image.
 const REMEMBER_RIGHT: Duration = Duration::from_secs(300);
@@ -33,6 +36,10 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// How many requests wait for a verification before others are told to come again.
 const MAX_WAITING: usize = 256;
+
+/// How many different passwords of one client wait, beside those that are being verified. Users behind one address log in within
+/// seconds of each other, but hardly more of them at the same moment.
+const MAX_WAITING_OF_ONE: usize = 8;
 
 /// The file is looked at no more often than this.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -68,7 +75,7 @@ pub enum Verdict {
     Right,
     /// It is not, or there is no such user.
     Wrong,
-    /// Too many others wait. The client shall come again.
+    /// Too many wait, of this client or in all. The client shall come again.
     Busy,
 }
 
@@ -81,7 +88,8 @@ pub struct Logins {
     /// Remembered results have no password in them: only a hash of it under this key, which no other process has.
     key: hmac::Key,
     verifying: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    waiting: Queue,
+    same: Turns<[u8; 32]>,
     verified: AtomicU64,
 }
 
@@ -136,13 +144,14 @@ impl Logins {
             remembered: Mutex::default(),
             key: hmac::Key::new(hmac::HMAC_SHA256, &key),
             verifying: Arc::new(Semaphore::new(at_once)),
-            waiting: AtomicUsize::new(0),
+            waiting: Queue::default(),
+            same: Turns::default(),
             verified: AtomicU64::new(0),
         })
     }
 
-    /// Whether this is the user's password.
-    pub async fn verify(&self, name: &str, password: &str) -> Verdict {
+    /// Whether this is the user's password. `from` is the address of the client that sends it.
+    pub async fn verify(&self, from: Option<IpAddr>, name: &str, password: &str) -> Verdict {
         let users = self.users();
         let (hash, known) = match users.by_name.get(name) {
             Some(user) => (&user.hash, true),
@@ -155,19 +164,19 @@ impl Logins {
         if let Some(verdict) = self.remembered(&key) {
             return verdict;
         }
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            return Verdict::Busy;
+        let turn = self.same.take(key);
+        let _mine = turn.come().await;
+        // Whoever came before may have sent the same.
+        if let Some(verdict) = self.remembered(&key) {
+            return verdict;
         }
-        let waiting = Waiting(&self.waiting);
+        let Some(waiting) = self.waiting.enter(from, MAX_WAITING, MAX_WAITING_OF_ONE) else {
+            return Verdict::Busy;
+        };
         let Ok(permit) = Arc::clone(&self.verifying).acquire_owned().await else {
             return Verdict::Busy;
         };
         drop(waiting);
-        // Whoever waited before may have sent the same.
-        if let Some(verdict) = self.remembered(&key) {
-            return verdict;
-        }
         self.verified.fetch_add(1, Ordering::Relaxed);
         let (hash, password) = (hash.clone(), password.to_owned());
         let verification = tokio::task::spawn_blocking(move || {
@@ -270,15 +279,6 @@ impl Logins {
             let until = now + if right { REMEMBER_RIGHT } else { REMEMBER_WRONG };
             remembered.insert(key, Remembered { right, until });
         }
-    }
-}
-
-/// Counts one that waits, until it waits no more or its client has gone.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! How much one client may have under way, so that it cannot keep the others out.
 //!
-//! A client is an address; of IPv6, the network of 64 bits that one host may choose its addresses from.
+//! What a client is, [`client_of`] says.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use hyper::HeaderMap;
 use parking_lot::Mutex;
+use xebec_access::client_of;
 
 pub(super) use crate::memory::client_of as key;
 
@@ -92,7 +93,7 @@ pub(crate) struct Clients {
 impl Clients {
     /// One more for this client, until what is returned is dropped. None if it has `most`.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr, most: usize) -> Option<Admitted> {
-        let key = key(address);
+        let key = client_of(address);
         let mut counts = self.counts.lock();
         let count = counts.entry(key).or_insert(0);
         if *count >= most {

@@ -17,7 +17,7 @@ use hyper::header::{EXPECT, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response};
 use tracing::Instrument as _;
-use xebec_access::Peer;
+use xebec_access::{Peer, client_of};
 use xebec_kernel::clock::milliseconds_since_1970;
 
 use super::activity::Busy;
@@ -111,7 +111,7 @@ fn admit(shared: &Shared, parts: &Parts, origin: IpAddr) -> Result<Admitted, Api
     let (limits, metrics) = (&shared.settings.limits, &shared.registry.metrics);
     if let Some(rate) = &shared.rate
         && !Route::parse(parts.uri.path()).is_ok_and(|route| route.kind() == "status")
-        && let Err(wait) = rate.take(clients::key(origin), shared.begun.elapsed())
+        && let Err(wait) = rate.take(client_of(origin), shared.begun.elapsed())
     {
         metrics.refused("rate_of_one_client");
         let wait = wait.as_secs() + 1;

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
 use proptest::prelude::*;
 use xebec_access::htpasswd::{Htpasswd, HtpasswdError, check_name, with_user, without_user};
 use xebec_access::login::{Logins, LoginsError, Verdict};
 use xebec_access::password::{Hash, HashError};
+use xebec_access::{Guard, Peer};
 
 /// bcrypt of "secret" with cost 4, by libxcrypt: `perl -e 'print crypt("secret", "\\$2y\\$04\\$abcdefghijklmnopqrstuu")'`.
 pub(super) const BCRYPT: &str = include_str!("../keys/bcrypt-of-secret");
@@ -99,13 +101,13 @@ async fn a_right_password_is_verified_once_and_a_wrong_one_is_no_oracle() {
     let path = htpasswd(&directory, &format!("anna:{}\n", bcrypt()));
     let logins = Logins::open(&path).unwrap();
     for _ in 0..100 {
-        assert_eq!(logins.verify("anna", "secret").await, Verdict::Right);
+        assert_eq!(logins.verify(None, "anna", "secret").await, Verdict::Right);
     }
     assert_eq!(logins.verified(), 1);
     for name in ["anna", "nobody", "anna "] {
         let before = logins.verified();
         for _ in 0..10 {
-            assert_eq!(logins.verify(name, "wrong").await, Verdict::Wrong);
+            assert_eq!(logins.verify(None, name, "wrong").await, Verdict::Wrong);
         }
         assert_eq!(
             logins.verified(),
@@ -114,7 +116,7 @@ async fn a_right_password_is_verified_once_and_a_wrong_one_is_no_oracle() {
         );
     }
     // The stand-in's own password opens nothing.
-    assert_eq!(logins.verify("nobody", "secret").await, Verdict::Wrong);
+    assert_eq!(logins.verify(None, "nobody", "secret").await, Verdict::Wrong);
     assert!(logins.knows("anna") && !logins.knows("nobody"));
 }
 
@@ -129,7 +131,7 @@ async fn an_unknown_user_takes_as_long_as_a_known_one() {
         for (place, name) in ["anna", "nobody"].into_iter().enumerate() {
             let begun = Instant::now();
             assert_eq!(
-                logins.verify(name, &format!("wrong {round}")).await,
+                logins.verify(None, name, &format!("wrong {round}")).await,
                 Verdict::Wrong
             );
             least[place] = least[place].min(begun.elapsed());
@@ -147,13 +149,13 @@ async fn the_file_is_read_again_when_it_has_changed_and_a_damaged_one_is_not_use
     let directory = tempfile::tempdir().unwrap();
     let path = htpasswd(&directory, &format!("anna:{}\n", bcrypt()));
     let logins = Logins::open(&path).unwrap();
-    assert_eq!(logins.verify("anna", "secret").await, Verdict::Right);
+    assert_eq!(logins.verify(None, "anna", "secret").await, Verdict::Right);
     let mark = logins.password_mark("anna").unwrap();
 
     std::fs::write(&path, "anna:damaged\n").unwrap();
     std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(
-        logins.verify("anna", "secret").await,
+        logins.verify(None, "anna", "secret").await,
         Verdict::Right,
         "the users before it stay"
     );
@@ -162,12 +164,12 @@ async fn the_file_is_read_again_when_it_has_changed_and_a_damaged_one_is_not_use
     std::fs::write(&path, format!("anna:{other}\nbob:{}\n", bcrypt())).unwrap();
     std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(
-        logins.verify("anna", "secret").await,
+        logins.verify(None, "anna", "secret").await,
         Verdict::Wrong,
         "what is remembered ends with the password"
     );
-    assert_eq!(logins.verify("anna", "other").await, Verdict::Right);
-    assert_eq!(logins.verify("bob", "secret").await, Verdict::Right);
+    assert_eq!(logins.verify(None, "anna", "other").await, Verdict::Right);
+    assert_eq!(logins.verify(None, "bob", "secret").await, Verdict::Right);
     assert_ne!(logins.password_mark("anna").unwrap(), mark);
 }
 
@@ -180,7 +182,7 @@ async fn a_flood_of_passwords_is_bounded() {
         let logins = &logins;
         async move {
             let guess = format!("guess {nth}");
-            tokio::time::timeout(Duration::from_millis(200), logins.verify("anna", &guess)).await
+            tokio::time::timeout(Duration::from_millis(200), logins.verify(None, "anna", &guess)).await
         }
     }))
     .await;
@@ -192,7 +194,55 @@ async fn a_flood_of_passwords_is_bounded() {
     verdicts.retain(|verdict| matches!(verdict, Ok(Verdict::Right)));
     assert!(verdicts.is_empty());
     // Who gave up waiting makes room.
-    assert_eq!(logins.verify("anna", "secret").await, Verdict::Right);
+    assert_eq!(logins.verify(None, "anna", "secret").await, Verdict::Right);
+}
+
+#[tokio::test]
+async fn one_client_that_guesses_keeps_no_other_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = htpasswd(&directory, &format!("anna:{}\n", Hash::of("secret").unwrap()));
+    let settings = toml::from_str(&format!("htpasswd = {path:?}")).unwrap();
+    let guard = Guard::new(settings, directory.path(), true).unwrap();
+    let log_in = |address: &str, password: String| {
+        let peer = Peer(std::net::SocketAddr::new(address.parse().unwrap(), 1));
+        let shown = base64::engine::general_purpose::STANDARD.encode(format!("anna:{password}"));
+        let request = hyper::Request::get("/token").header("authorization", format!("Basic {shown}"));
+        let parts = request.extension(peer).body(()).unwrap().into_parts().0;
+        let guard = &guard;
+        async move { guard.token(&parts, b"").await.status }
+    };
+    // All of one network that a host may choose its addresses from.
+    let flood: Vec<String> = (0..600).map(|nth| format!("fd00::{nth:x}")).collect();
+    let guesses = flood
+        .iter()
+        .enumerate()
+        .map(|(nth, address)| log_in(address, format!("guess {nth}")));
+    let right = log_in("fd00:0:0:1::1", "secret".to_owned());
+    // The flood comes first.
+    let (guesses, right) = futures_util::future::join(futures_util::future::join_all(guesses), right).await;
+    assert_eq!(right, 200);
+    let refused = guesses.iter().filter(|status| **status == 503).count();
+    assert!(refused > 500, "{guesses:?}");
+    assert!(
+        guesses.iter().all(|status| matches!(status, 401 | 503)),
+        "{guesses:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_sends_its_password_with_many_requests_at_once_waits_for_one_verification() {
+    let directory = tempfile::tempdir().unwrap();
+    let slow = Hash::of("secret").unwrap();
+    let logins = Logins::open(&htpasswd(&directory, &format!("anna:{slow}\n"))).unwrap();
+    let all = futures_util::future::join_all((0..100).map(|_| logins.verify(None, "anna", "secret"))).await;
+    assert!(all.iter().all(|verdict| *verdict == Verdict::Right), "{all:?}");
+    assert_eq!(logins.verified(), 1);
+    // Those that gave up waiting are forgotten, and leave the others their turn.
+    for _ in 0..20 {
+        let begun = logins.verify(None, "anna", "another");
+        drop(tokio::time::timeout(Duration::from_millis(1), begun).await);
+    }
+    assert_eq!(logins.verify(None, "anna", "another").await, Verdict::Wrong);
 }
 
 #[test]
