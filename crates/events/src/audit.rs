@@ -11,9 +11,9 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyper::header::{AUTHORIZATION, USER_AGENT};
 use hyper::http::request::Parts;
@@ -23,14 +23,11 @@ use xebec_access::credentials::Credentials;
 use xebec_access::{Need, Observer, Peer, Refusal};
 use xebec_kernel::clock;
 
-use crate::event::{Event, EventKind, Listener};
+use crate::event::{Event, EventKind, Listener, cut};
 use crate::gone::{Gone, Thing};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 8 * 1024;
-
-/// The longest text of one field, in characters. What clients say of themselves has no limit of its own.
-const MAX_FIELD: usize = 300;
 
 /// The most tags of one event that are named.
 const MAX_TAGS: usize = 10;
@@ -40,6 +37,9 @@ const QUEUE: usize = 8192;
 
 /// How many lines are written at once.
 const BATCH: usize = 256;
+
+/// Who waits for room in the queue looks this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// `[audit]`.
 #[derive(Debug, Clone, Deserialize)]
@@ -88,7 +88,7 @@ fn advice(cause: &io::Error) -> &'static str {
 /// Writes down what happens.
 #[derive(Debug)]
 pub struct Audit {
-    lines: SyncSender<String>,
+    queue: SyncSender<Item>,
     pulls: Pulls,
     lost: Arc<AtomicU64>,
     thread: JoinHandle<()>,
@@ -120,7 +120,7 @@ impl Audit {
         let thread = std::thread::Builder::new().name("audit".to_owned());
         let thread = thread.spawn(move || writer.run(&queue));
         Ok(Arc::new(Self {
-            lines,
+            queue: lines,
             pulls: settings.pulls,
             lost,
             thread: thread.map_err(|cause| AuditError {
@@ -135,11 +135,28 @@ impl Audit {
     pub fn finish(self: Arc<Self>) -> u64 {
         let lost = Arc::clone(&self.lost);
         if let Some(audit) = Arc::into_inner(self) {
-            drop(audit.lines);
+            drop(audit.queue);
             // A thread that panicked has said so.
             let _ = audit.thread.join();
         }
         lost.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all lines so far are written, for a process that is about to end while others still have this, but no longer than
+    /// `within`. Whether they are; it blocks.
+    pub fn flush(&self, within: Duration) -> bool {
+        let begun = Instant::now();
+        let (written, told) = channel();
+        let mut item = Item::Flush(written);
+        loop {
+            item = match self.queue.try_send(item) {
+                Ok(()) => break,
+                Err(TrySendError::Full(item)) if begun.elapsed() < within => item,
+                Err(_) => return false,
+            };
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        told.recv_timeout(within.saturating_sub(begun.elapsed())).is_ok()
     }
 
     /// How many lines were lost so far and are not yet reported.
@@ -149,7 +166,9 @@ impl Audit {
 
     fn write(&self, fields: Map<String, Value>) {
         let line = line(fields);
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.lines.try_send(line) {
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            self.queue.try_send(Item::Line(line))
+        {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -274,7 +293,7 @@ fn name(kind: EventKind) -> &'static str {
 }
 
 fn text(text: &str) -> Value {
-    Value::String(text.chars().take(MAX_FIELD).collect())
+    Value::String(cut(text).to_owned())
 }
 
 fn time(time: SystemTime) -> String {
@@ -305,6 +324,14 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).mode(0o640).open(path)
 }
 
+/// What waits for the thread that writes.
+#[derive(Debug)]
+enum Item {
+    Line(String),
+    /// Told once all before it is written.
+    Flush(Sender<()>),
+}
+
 enum Output {
     StandardError,
     File(PathBuf, Option<File>),
@@ -318,28 +345,47 @@ struct Writer {
 }
 
 impl Writer {
-    fn run(mut self, queue: &Receiver<String>) {
-        while let Ok(mut lines) = queue.recv() {
-            let mut count = 1;
-            while count < BATCH {
-                let Ok(line) = queue.try_recv() else { break };
-                lines.push_str(&line);
-                count += 1;
-            }
-            let lost = self.lost.swap(0, Ordering::Relaxed);
-            if lost > 0 {
-                let note = json!({"time": time(SystemTime::now()), "event": "lost", "lines": lost});
-                lines.push_str(&format!("{note}\n"));
-            }
-            match self.write(lines.as_bytes()) {
-                Ok(()) => self.failing = false,
-                Err(error) => {
-                    self.lost.fetch_add(lost + count as u64, Ordering::Relaxed);
-                    if !self.failing {
-                        tracing::error!(%error, "the audit log cannot be written; its lines are lost until it can");
+    fn run(mut self, queue: &Receiver<Item>) {
+        while let Ok(first) = queue.recv() {
+            let (mut lines, mut count, mut waiting) = (String::new(), 0, Vec::new());
+            let mut next = Some(first);
+            while let Some(item) = next {
+                match item {
+                    Item::Line(line) => {
+                        lines.push_str(&line);
+                        count += 1;
                     }
-                    self.failing = true;
+                    Item::Flush(told) => waiting.push(told),
                 }
+                next = match count < BATCH && waiting.is_empty() {
+                    true => queue.try_recv().ok(),
+                    false => None,
+                };
+            }
+            if count > 0 {
+                self.write_lines(lines, count);
+            }
+            for told in waiting {
+                // Whoever waited may have given up.
+                let _ = told.send(());
+            }
+        }
+    }
+
+    fn write_lines(&mut self, mut lines: String, count: usize) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let note = json!({"time": time(SystemTime::now()), "event": "lost", "lines": lost});
+            lines.push_str(&format!("{note}\n"));
+        }
+        match self.write(lines.as_bytes()) {
+            Ok(()) => self.failing = false,
+            Err(error) => {
+                self.lost.fetch_add(lost + count as u64, Ordering::Relaxed);
+                if !self.failing {
+                    tracing::error!(%error, "the audit log cannot be written; its lines are lost until it can");
+                }
+                self.failing = true;
             }
         }
     }

@@ -77,3 +77,13 @@ pub trait Listener: Send + Sync {
     /// Takes note of what the registry itself has deleted by a rule, at once.
     fn let_go(&self, _gone: &Gone) {}
 }
+
+/// The longest text of one field that is written down or passed on, in characters. What clients say of themselves has no limit of its
+/// own.
+const MAX_FIELD: usize = 300;
+
+/// A text that is no longer than one field may be.
+pub(crate) fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(MAX_FIELD);
+    end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}

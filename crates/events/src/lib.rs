@@ -2,15 +2,18 @@
 //!
 //! * [`event`]: what clients did, and who is told of it ([`Listener`]); [`gone`]: what the registry deleted by its rules.
 //! * [`audit`]: a log of both, a line of JSON each, with what was refused.
-//! * [`webhooks`]: notifications of the former to other programs, in the format of CNCF distribution.
+//! * [`webhooks`], `delivery`: notifications of the former to other programs, in the format of CNCF distribution.
 //!
 //! A listener never makes a request wait. This crate uses `access`, whose refusals are audited, `settings` and `kernel`; it knows neither the
 //! API nor the store.
 
 pub mod audit;
+mod delivery;
 pub mod event;
 pub mod gone;
+mod reports;
 pub mod webhooks;
 
 pub use event::{Event, EventKind, Listener, Origin};
 pub use gone::{Gone, Thing};
+pub use reports::Reports;

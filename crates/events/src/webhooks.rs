@@ -2,8 +2,9 @@
 //! (`application/vnd.docker.distribution.events.v1+json`).
 //!
 //! Each receiver has a bounded queue and a task of its own, so that neither a request nor another receiver waits for one that is
-//! slow. Events are sent in order, several in one request when several wait. What fails is sent again, later and later, for a time;
-//! then it is dropped, counted and logged. Events that wait when the registry ends without warning are lost.
+//! slow. Events are sent in order, several in one request when several wait ([`crate::delivery`]). What clients say of themselves is
+//! cut, as in the audit log. A server that ends in order sends what waits first; events that wait when it ends without warning are
+//! lost.
 //!
 //! With a secret, each request carries `X-Xebec-Signature-256: sha256=<hex>`, the HMAC-SHA256 of the body.
 
@@ -13,34 +14,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Url};
-use ring::hmac;
+use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use xebec_access::outgoing::{self, OutgoingError};
 use xebec_kernel::clock;
 use xebec_settings::pattern::RepositoryPattern;
 use xebec_settings::period::Period;
 
-use crate::event::{Event, EventKind, Listener};
+use crate::delivery::Delivery;
+use crate::event::{Event, EventKind, Listener, cut};
+
+pub use crate::delivery::signature;
 
 /// The media type of the body.
 const MEDIA_TYPE: &str = "application/vnd.docker.distribution.events.v1+json";
-
-/// The name of the header with the signature.
-const SIGNATURE: HeaderName = HeaderName::from_static("x-xebec-signature-256");
-
-/// The most events in one request.
-const BATCH: usize = 100;
-
-/// The first pause after a failure, which doubles each time up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// How often something is sent that the receiver says is wrong (4xx, but for 408, 425 and 429).
-const TRIES_OF_REFUSED: u32 = 3;
 
 /// `[[webhook]]`.
 #[derive(Debug, Clone, Deserialize)]
@@ -58,6 +49,9 @@ pub struct WebhookSettings {
     /// Further headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+    /// Headers whose values are secret: each with the environment variable that holds its value.
+    #[serde(default)]
+    pub headers_env: BTreeMap<String, String>,
     /// Certificate authorities beside the system's.
     pub ca_file: Option<std::path::PathBuf>,
     /// How many events wait at most.
@@ -75,24 +69,58 @@ impl WebhookSettings {
     /// See [`WebhookError`].
     pub fn check(&self) -> Result<(), WebhookError> {
         outgoing::address(&self.url)?;
-        headers(self).map(drop)
+        self.headers(|_| Ok("secret".to_owned())).map(drop)
     }
-}
 
-fn headers(settings: &WebhookSettings) -> Result<HeaderMap, WebhookError> {
-    let mut headers = HeaderMap::new();
-    for (name, value) in &settings.headers {
-        let header = HeaderName::try_from(name)
-            .ok()
-            .zip(HeaderValue::try_from(value).ok());
-        let (header, value) = header.ok_or_else(|| WebhookError::Header {
-            url: settings.url.clone(),
-            name: name.clone(),
-        })?;
-        headers.insert(header, value);
+    /// What each request carries. `variable` is a variable of the environment.
+    fn headers(
+        &self,
+        variable: impl Fn(&str) -> Result<String, WebhookError>,
+    ) -> Result<HeaderMap, WebhookError> {
+        let mut headers = HeaderMap::new();
+        let mut add = |name: &str, value: &str, is_secret: bool| {
+            let header = HeaderName::try_from(name).ok();
+            let header = header.zip(HeaderValue::try_from(value).ok());
+            let (header, mut value) = header.ok_or_else(|| WebhookError::Header {
+                url: self.url.clone(),
+                name: name.to_owned(),
+            })?;
+            value.set_sensitive(is_secret);
+            headers.insert(header, value);
+            Ok::<(), WebhookError>(())
+        };
+        for (name, value) in &self.headers {
+            add(name, value, false)?;
+        }
+        for (name, named) in &self.headers_env {
+            add(name, &variable(named)?, true)?;
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        Ok(headers)
     }
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-    Ok(headers)
+
+    /// The value of a variable that the settings name.
+    fn variable(&self, name: &str) -> Result<String, WebhookError> {
+        let value = std::env::var(name).ok().filter(|value| !value.is_empty());
+        value.ok_or_else(|| WebhookError::Secret {
+            url: self.url.clone(),
+            variable: name.to_owned(),
+        })
+    }
+
+    /// What sends to this receiver. `instance` names this process in events.
+    fn delivery(&self, instance: &str) -> Result<Delivery, WebhookError> {
+        let secret = self.secret_env.as_deref().map(|name| self.variable(name));
+        Ok(Delivery {
+            url: outgoing::address(&self.url)?,
+            client: outgoing::client(self.ca_file.as_deref(), outgoing::Redirects::None)?,
+            headers: self.headers(|name| self.variable(name))?,
+            secret: secret.transpose()?.map(String::into_bytes),
+            give_up_after: self.give_up_after.0,
+            instance: instance.to_owned(),
+            counters: Arc::default(),
+        })
+    }
 }
 
 fn changes() -> Vec<Kind> {
@@ -178,11 +206,17 @@ pub struct Counters {
     pub failed: AtomicU64,
     /// Given up, or too many for the queue.
     pub dropped: AtomicU64,
+    /// In the queue, or being sent.
+    pub waiting: AtomicU64,
 }
 
 /// Tells all receivers.
 #[derive(Debug)]
-pub struct Webhooks(Vec<Receiving>);
+pub struct Webhooks {
+    receivers: Vec<Receiving>,
+    /// Since when the registry ends. Each delivery watches it, until it has sent all.
+    ending: watch::Sender<Option<Instant>>,
+}
 
 #[derive(Debug)]
 struct Receiving {
@@ -200,8 +234,9 @@ impl Webhooks {
     /// See [`WebhookError`].
     pub fn start(settings: &[WebhookSettings], instance: &str) -> Result<Arc<Self>, WebhookError> {
         let mut receivers = Vec::new();
+        let (ending, watched) = watch::channel(None);
         for receiver in settings {
-            let delivery = Delivery::new(receiver, instance)?;
+            let delivery = receiver.delivery(instance)?;
             let (queue, events) = channel(receiver.queue.max(1));
             receivers.push(Receiving {
                 url: delivery.url.clone(),
@@ -210,23 +245,35 @@ impl Webhooks {
                 queue,
                 counters: Arc::clone(&delivery.counters),
             });
-            drop(tokio::spawn(delivery.run(events)));
+            drop(tokio::spawn(delivery.run(events, watched.clone())));
         }
-        Ok(Arc::new(Self(receivers)))
+        Ok(Arc::new(Self { receivers, ending }))
     }
 
     /// The counters of each receiver, by its host.
     pub fn counters(&self) -> impl Iterator<Item = (&str, &Counters)> {
-        self.0
+        self.receivers
             .iter()
             .map(|receiver| (receiver.url.host_str().unwrap_or_default(), &*receiver.counters))
+    }
+
+    /// Takes no more events, and waits until those that wait are sent, but no longer than `within`. How many are not.
+    pub async fn finish(&self, within: Duration) -> u64 {
+        self.ending.send_replace(Some(Instant::now()));
+        // Closed once no delivery watches any more.
+        let sent = tokio::time::timeout(within, self.ending.closed()).await;
+        let left = |receiver: &Receiving| receiver.counters.waiting.load(Ordering::Relaxed);
+        match sent {
+            Ok(()) => 0,
+            Err(_) => self.receivers.iter().map(left).sum(),
+        }
     }
 }
 
 impl Listener for Webhooks {
     fn happened(&self, event: &Event) {
         let kind = Kind::of(event.kind);
-        for receiver in &self.0 {
+        for receiver in &self.receivers {
             let covered = receiver
                 .repositories
                 .as_ref()
@@ -235,7 +282,9 @@ impl Listener for Webhooks {
                 continue;
             }
             for event in notifications(event, kind) {
+                receiver.counters.waiting.fetch_add(1, Ordering::Relaxed);
                 if receiver.queue.try_send(event).is_err() {
+                    receiver.counters.waiting.fetch_sub(1, Ordering::Relaxed);
                     let before = receiver.counters.dropped.fetch_add(1, Ordering::Relaxed);
                     // Said at the first, and then more and more rarely.
                     if before.wrapping_add(1).is_power_of_two() {
@@ -271,7 +320,7 @@ fn notification(event: &Event, kind: Kind, tag: Option<&str>) -> Value {
         .map(|digest| format!("/v2/{}/{what}/{digest}", event.repository));
     let since = event.time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut target = json!({
-        "mediaType": event.media_type,
+        "mediaType": event.media_type.as_deref().map(cut),
         "size": event.size,
         "length": event.size,
         "digest": event.digest,
@@ -289,14 +338,14 @@ fn notification(event: &Event, kind: Kind, tag: Option<&str>) -> Value {
         "action": kind.name(),
         "target": target,
         "request": {
-            "id": origin.request_id,
+            "id": cut(&origin.request_id),
             "addr": origin.peer.map(|peer| peer.to_string()).unwrap_or_default(),
-            "host": origin.host,
-            "method": origin.method,
-            "useragent": origin.user_agent,
+            "host": cut(&origin.host),
+            "method": cut(&origin.method),
+            "useragent": cut(&origin.user_agent),
         },
         "actor": match &origin.user {
-            Some(name) => json!({"name": name}),
+            Some(name) => json!({"name": cut(name)}),
             None => json!({}),
         },
     })
@@ -314,123 +363,4 @@ fn identifier() -> String {
         part(17, 20),
         part(20, 32)
     )
-}
-
-/// The HMAC-SHA256 of a body, as the header has it.
-pub fn signature(secret: &[u8], body: &[u8]) -> String {
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), body);
-    format!("sha256={}", hex::encode(tag.as_ref()))
-}
-
-/// What sends to one receiver.
-struct Delivery {
-    url: Url,
-    client: Client,
-    headers: HeaderMap,
-    secret: Option<Vec<u8>>,
-    give_up_after: Duration,
-    instance: String,
-    counters: Arc<Counters>,
-}
-
-/// How a request turned out.
-#[derive(Debug, PartialEq, Eq)]
-enum Outcome {
-    Taken,
-    /// It may be taken later.
-    Later(String),
-    /// The receiver says that it is wrong.
-    Refused(String),
-}
-
-impl Delivery {
-    fn new(settings: &WebhookSettings, instance: &str) -> Result<Self, WebhookError> {
-        let url = outgoing::address(&settings.url)?;
-        let secret = settings.secret_env.as_ref().map(|variable| {
-            let secret = std::env::var(variable).ok().filter(|secret| !secret.is_empty());
-            secret
-                .map(String::into_bytes)
-                .ok_or_else(|| WebhookError::Secret {
-                    url: settings.url.clone(),
-                    variable: variable.clone(),
-                })
-        });
-        Ok(Self {
-            url,
-            client: outgoing::client(settings.ca_file.as_deref(), outgoing::Redirects::None)?,
-            headers: headers(settings)?,
-            secret: secret.transpose()?,
-            give_up_after: settings.give_up_after.0,
-            instance: instance.to_owned(),
-            counters: Arc::default(),
-        })
-    }
-
-    async fn run(self, mut events: Receiver<Value>) {
-        let mut batch = Vec::new();
-        while events.recv_many(&mut batch, BATCH).await > 0 {
-            for event in &mut batch {
-                if let Some(fields) = event.as_object_mut() {
-                    fields.insert(
-                        "source".to_owned(),
-                        json!({"addr": self.instance, "instanceID": self.instance}),
-                    );
-                }
-            }
-            let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
-            let body = json!({"events": batch}).to_string().into_bytes();
-            let counter = if self.deliver(body).await {
-                &self.counters.delivered
-            } else {
-                &self.counters.dropped
-            };
-            counter.fetch_add(count, Ordering::Relaxed);
-            batch.clear();
-        }
-    }
-
-    /// Whether the receiver took it in the end.
-    async fn deliver(&self, body: Vec<u8>) -> bool {
-        let begun = Instant::now();
-        let mut pause = FIRST_PAUSE;
-        let mut refused = 0;
-        loop {
-            let reason = match self.send(&body).await {
-                Outcome::Taken => return true,
-                Outcome::Later(reason) => reason,
-                Outcome::Refused(reason) => {
-                    refused += 1;
-                    reason
-                }
-            };
-            self.counters.failed.fetch_add(1, Ordering::Relaxed);
-            if refused == TRIES_OF_REFUSED || begun.elapsed() + pause > self.give_up_after {
-                tracing::error!(url = %self.url, reason, "a webhook's events are given up");
-                return false;
-            }
-            tracing::warn!(url = %self.url, reason, pause = ?pause, "a webhook's receiver takes no events; they are sent again");
-            // Several nodes shall not come back at the same moment.
-            tokio::time::sleep(pause.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-    }
-
-    async fn send(&self, body: &[u8]) -> Outcome {
-        let mut request = self
-            .client
-            .post(self.url.clone())
-            .headers(self.headers.clone())
-            .body(body.to_vec());
-        if let Some(secret) = &self.secret {
-            request = request.header(SIGNATURE, signature(secret, body));
-        }
-        match request.send().await {
-            Ok(response) => match response.status().as_u16() {
-                200..=299 => Outcome::Taken,
-                status @ (408 | 425 | 429 | 500..) => Outcome::Later(format!("it answers {status}")),
-                status => Outcome::Refused(format!("it answers {status}")),
-            },
-            Err(error) => Outcome::Later(error.without_url().to_string()),
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! `xebec-registry serve`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,6 +27,9 @@ use crate::{logging, mirror};
 
 /// Pulls are written down this often, and when the server ends.
 const PULLS_WRITTEN_EACH: Duration = Duration::from_secs(60);
+
+/// The time for what waits in queues when requests have used up the time for ending.
+const LEAST_TO_FINISH: Duration = Duration::from_secs(5);
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
@@ -60,6 +63,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     registry.mode = ModeFile::new(config.store.root.join("mode"), config.mode.clone());
     protect(&mut registry, &config)?;
     let registry = Arc::new(registry);
+    let (reports, drain) = (registry.reports.clone(), config.server.drain);
     let mirrors = mirror::configured(&config, &store)?;
     let server = Server::listen(registry.clone(), config.server.clone()).await?;
     let scheme = if server.is_safe() { "https" } else { "http" };
@@ -75,6 +79,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     }
     tokio::spawn(write_pulls(store.clone()));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut begun = Instant::now();
     let ended = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -82,8 +87,11 @@ async fn run(config: Config) -> anyhow::Result<()> {
         }
         tracing::info!("ending: finishing what is under way; a second signal breaks it off");
         tokio::spawn(end_at_once(terminate, interrupt));
+        begun = Instant::now();
     };
     server.serve(ended).await?;
+    let left = drain.saturating_sub(begun.elapsed());
+    reports.finish(left.max(LEAST_TO_FINISH)).await;
     if let Err(error) = store.write_pulls().await {
         tracing::warn!("when manifests were pulled last is not written down: {error}");
     }
@@ -116,13 +124,14 @@ fn protect(registry: &mut Registry, config: &Config) -> anyhow::Result<()> {
     if let Some(settings) = &config.audit {
         let audit = Audit::open(settings)?;
         registry.guard = registry.guard.clone().observed_by(audit.clone());
-        registry.listeners.push(audit);
+        registry.listeners.push(audit.clone());
+        registry.reports.audit = Some(audit);
     }
     if !config.webhooks.is_empty() {
         let instance = config.server.listen.join(",");
-        registry
-            .listeners
-            .push(Webhooks::start(&config.webhooks, &instance)?);
+        let webhooks = Webhooks::start(&config.webhooks, &instance)?;
+        registry.listeners.push(webhooks.clone());
+        registry.reports.webhooks = Some(webhooks);
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::page::activity::Activity;
-use xebec_events::{Event, Listener};
+use xebec_events::{Event, Listener, Reports};
 
 /// How requests are carried out.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ pub struct Registry {
     pub activity: Activity,
     /// Who is told what happens.
     pub listeners: Vec<Arc<dyn Listener>>,
+    /// Those of them that have queues.
+    pub reports: Reports,
     /// Set once the server is about to end.
     ending: AtomicBool,
 }
@@ -90,6 +92,7 @@ impl Registry {
             mode: ModeFile::default(),
             activity: Activity::default(),
             listeners: Vec::new(),
+            reports: Reports::default(),
             ending: AtomicBool::new(false),
         }
     }

@@ -32,3 +32,4 @@ mod upstream;
 mod upstream_bounds;
 mod upstream_health;
 mod upstream_tags;
+mod webhooks;

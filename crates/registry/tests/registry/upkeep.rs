@@ -477,7 +477,7 @@ async fn gc_deletes_nothing_while_there_is_no_place_to_write_it_down() {
 }
 
 /// A process that ends with this.
-struct Serving(std::process::Child);
+pub(crate) struct Serving(pub(crate) std::process::Child);
 
 impl Drop for Serving {
     fn drop(&mut self) {
