@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::bail;
 use tokio::sync::Notify;
-use xebec_policy::mode::Serving;
 use xebec_registry::config::{Config, LogFormat};
 use xebec_registry::state::Registry;
 use xebec_store::Store;
@@ -102,9 +101,9 @@ pub(crate) fn schedule(mirrors: Vec<(Mirror, Duration)>, registry: &Arc<Registry
         tokio::spawn(async move {
             tokio::time::sleep(FIRST).await;
             loop {
-                match registry.mode.now().serving {
-                    Serving::Normal => run(&mirror, &arrived).await,
-                    _ => tracing::info!(
+                match registry.mode.is_normal() {
+                    true => run(&mirror, &arrived).await,
+                    false => tracing::info!(
                         source = mirror.source(),
                         "no mirror is made while nothing may be written"
                     ),

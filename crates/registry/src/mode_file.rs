@@ -2,11 +2,12 @@
 //! `echo "read-only: the disk is being replaced" > ROOT/mode`. Removing the file ends it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use xebec_policy::mode::Mode;
+use xebec_policy::mode::{Mode, Serving};
 
 /// The file is looked at no more often than this.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -14,12 +15,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The largest file that is read, in bytes. Only its first line counts.
 const MAX_SIZE: u64 = 4096;
 
-/// How the registry serves now.
-#[derive(Debug, Default)]
+/// How the registry serves now. Clones look at the same file together.
+#[derive(Clone, Debug, Default)]
 pub struct ModeFile {
     path: Option<PathBuf>,
     configured: Mode,
-    last: Mutex<Option<(Instant, Mode)>>,
+    last: Arc<Mutex<Option<(Instant, Mode)>>>,
 }
 
 impl ModeFile {
@@ -28,8 +29,13 @@ impl ModeFile {
         Self {
             path: Some(path),
             configured,
-            last: Mutex::default(),
+            last: Arc::default(),
         }
+    }
+
+    /// Whether anything may be written now.
+    pub fn is_normal(&self) -> bool {
+        self.now().serving == Serving::Normal
     }
 
     /// The mode of now, or of a second ago.

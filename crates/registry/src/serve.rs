@@ -11,7 +11,6 @@ use xebec_events::Gone;
 use xebec_events::audit::Audit;
 use xebec_events::webhooks::Webhooks;
 use xebec_kernel::clock::milliseconds_since_1970;
-use xebec_policy::mode::Serving;
 use xebec_policy::quota::Quotas;
 use xebec_registry::config::Config;
 use xebec_registry::indexing::Indexer;
@@ -57,10 +56,10 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let mut registry = Registry::new(store.clone());
     registry.settings = config.api.clone();
     let arrived = Arc::new(Notify::new());
-    look_elsewhere(&mut registry, &config, &arrived)?;
     registry.immutability = config.immutability.clone();
     registry.quotas = Quotas::new(config.quotas.clone());
     registry.mode = ModeFile::new(config.store.root.join("mode"), config.mode.clone());
+    look_elsewhere(&mut registry, &config, &arrived)?;
     protect(&mut registry, &config)?;
     let registry = Arc::new(registry);
     let (reports, drain) = (registry.reports.clone(), config.server.drain);
@@ -106,7 +105,8 @@ fn look_elsewhere(registry: &mut Registry, config: &Config, arrived: &Arc<Notify
     registry.upstreams = upstreams.keeping(&mirror::rules(config).immutable);
     if config.indexing.enabled {
         let (store, upstreams) = (registry.store.clone(), registry.upstreams.clone());
-        let indexer = Arc::new(Indexer::new(&config.indexing, store, upstreams, arrived.clone())?);
+        let indexer = Indexer::new(&config.indexing, store, upstreams, arrived.clone())?;
+        let indexer = Arc::new(indexer.paused_by(registry.mode.clone()));
         registry.listeners.push(indexer.clone());
         tokio::spawn(indexer.run());
     }
@@ -167,6 +167,10 @@ async fn write_pulls(store: Store) {
 async fn collect(registry: Arc<Registry>, upkeep: Upkeep, every: Duration) {
     loop {
         tokio::time::sleep(every).await;
+        if !registry.mode.is_normal() {
+            tracing::info!("nothing is collected while nothing may be written");
+            continue;
+        }
         tidy(&registry, &upkeep).await;
         match registry.store.collect(&CollectOptions::default()).await {
             Ok(collected) => tracing::info!(?collected, "collected what nothing refers to"),
@@ -175,11 +179,8 @@ async fn collect(registry: Arc<Registry>, upkeep: Upkeep, every: Duration) {
     }
 }
 
-/// Deletes what the rules let go, unless nothing is to be written now.
+/// Deletes what the rules let go.
 async fn tidy(registry: &Registry, upkeep: &Upkeep) {
-    if registry.mode.now().serving != Serving::Normal {
-        return;
-    }
     let mut report = |gone: &Gone| {
         let (repository, digest, why) = (&gone.repository, &gone.digest, &gone.why);
         tracing::info!(repository, digest, what = ?gone.what, "deleted: {why}");

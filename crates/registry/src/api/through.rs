@@ -1,8 +1,12 @@
 //! Requests for what an upstream has. Before the store is looked at, the upstream is asked for what is missing or may have changed.
+//!
+//! While nothing may be written, upstreams are not asked, since what they send is kept: what is here is answered as it is, and the rest
+//! is refused for a time.
 
 use hyper::header::RETRY_AFTER;
 use hyper::{Method, StatusCode};
-use xebec_store::{Blob, Digest, RepositoryName};
+use xebec_policy::mode::ModeRefusal;
+use xebec_store::{Blob, Digest, RepositoryName, StoreError};
 use xebec_upstream::{Found, Freshness, Upstream, UpstreamError};
 
 use super::call::{Call, Outcome, What};
@@ -16,6 +20,8 @@ use xebec_events::EventKind;
 
 /// When a client may ask again for what an upstream that is away has.
 const AWAY: &str = "5";
+/// The same while nothing is to be kept here.
+const NOT_KEPT: &str = "30";
 
 /// Brings what a reference names into the store, if its repository is of an upstream and that has it. If the reference is the fallback
 /// tag of a manifest, what refers to that one is `listed`. What the client is to be told, if anything.
@@ -28,6 +34,10 @@ pub(crate) async fn manifest(
     let Some(upstream) = call.registry.upstreams.of(repository) else {
         return Ok(None);
     };
+    if let Some(refusal) = keeps_nothing(call) {
+        let is_here = is_here(call, repository, reference, listed).await;
+        return unless_here(is_here, refusal);
+    }
     let found = match reference {
         Reference::Digest(digest) => upstream
             .refresh_manifest(repository, digest)
@@ -55,6 +65,7 @@ pub(crate) async fn referrers(
     subject: &Digest,
 ) -> Result<Option<String>, ApiError> {
     match call.registry.upstreams.of(repository) {
+        Some(_) if let Some(refusal) = keeps_nothing(call) => unless_here(Ok(true), refusal),
         Some(upstream) => told(upstream.refresh_referrers(repository, subject).await),
         None => Ok(None),
     }
@@ -73,6 +84,49 @@ async fn list(
     let listed = store.bare_referrers(repository, subject, None, 1, None).await;
     let listed = listed.map_err(|error| failure::of("listing referrers", &error))?;
     Ok((!listed.items.is_empty()).then_some(freshness))
+}
+
+/// Why nothing is to be kept now, if so.
+fn keeps_nothing(call: &Call<'_>) -> Option<ModeRefusal> {
+    call.registry.mode.now().refusal(true)
+}
+
+async fn is_here(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    reference: &Reference,
+    listed: Option<&Digest>,
+) -> Result<bool, StoreError> {
+    let store = &call.registry.store;
+    let named = match reference {
+        Reference::Digest(digest) => store.manifest(repository, digest).await?.is_some(),
+        Reference::Tag(tag) => store.tag(repository, tag).await?.is_some(),
+    };
+    match listed {
+        Some(subject) if !named => {
+            let referrers = store.referrers(repository, subject, None, 1, None).await?;
+            Ok(!referrers.items.is_empty())
+        }
+        _ => Ok(named),
+    }
+}
+
+/// What is here is answered, and the client is told that it was not compared.
+fn unless_here(is_here: Result<bool, StoreError>, refusal: ModeRefusal) -> Result<Option<String>, ApiError> {
+    let ModeRefusal { detail, .. } = refusal;
+    match is_here.map_err(|error| failure::of("looking for what an upstream has", &error))? {
+        true => Ok(Some(format!(
+            "this is a copy that was not compared with its upstream: {detail}"
+        ))),
+        false => Err(kept_nowhere(&detail)),
+    }
+}
+
+/// The answer about what only an upstream has while nothing is kept.
+fn kept_nowhere(detail: &str) -> ApiError {
+    let detail =
+        format!("{detail}; what is not here is not fetched from its upstream meanwhile; try again later");
+    ApiError::new(Code::Unavailable, detail).with_header(RETRY_AFTER, NOT_KEPT)
 }
 
 fn told(found: Result<Freshness, UpstreamError>) -> Result<Option<String>, ApiError> {
@@ -104,6 +158,9 @@ pub(crate) async fn blob(
     let Some(upstream) = call.registry.upstreams.of(repository) else {
         return Ok(Elsewhere::Nowhere);
     };
+    if let Some(refusal) = keeps_nothing(call) {
+        return Err(kept_nowhere(&refusal.detail));
+    }
     match upstream.blob(repository, digest).await {
         Ok(Found::Here(blob)) => Ok(Elsewhere::Here(blob)),
         Ok(Found::There(size)) => {

@@ -15,6 +15,7 @@ use super::known::Note;
 use super::layer::{self, LayerError};
 use super::publish::{self, here};
 use super::settings::{IndexingSettings, Signer, SignerError};
+use crate::mode_file::ModeFile;
 use xebec_events::{Event, EventKind, Listener};
 
 /// A manifest that a process took is taken again after this time, if nobody has said what came of it: that process is gone.
@@ -25,6 +26,8 @@ const MOST_TRIES: u64 = 6;
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// How often the store is asked for what is due, beside each time that something comes.
 const LOOK: Duration = Duration::from_secs(30);
+/// While nothing may be written, it is looked this often whether that has changed.
+const LOOK_AT_MODE: Duration = Duration::from_secs(1);
 
 /// See the module.
 pub struct Indexer {
@@ -34,6 +37,8 @@ pub struct Indexer {
     jobs: usize,
     /// Told when a manifest has come.
     arrived: Arc<Notify>,
+    /// Nothing is begun while it says that nothing may be written.
+    mode: ModeFile,
 }
 
 impl Indexer {
@@ -53,11 +58,19 @@ impl Indexer {
             signer: settings.signer()?,
             jobs: settings.jobs.max(1),
             arrived,
+            mode: ModeFile::default(),
         })
+    }
+
+    /// The same, which begins nothing while `mode` says that nothing may be written.
+    #[must_use]
+    pub fn paused_by(self, mode: ModeFile) -> Self {
+        Self { mode, ..self }
     }
 
     /// Works until the program ends.
     pub async fn run(self: Arc<Self>) {
+        self.until_normal().await;
         if matches!(self.store.config().database, DatabaseConfig::Embedded)
             && let Err(error) = self.store.release_indexing().await
         {
@@ -69,6 +82,7 @@ impl Indexer {
 
     async fn work(self: Arc<Self>) {
         loop {
+            self.until_normal().await;
             match self.work_once().await {
                 Ok(true) => {}
                 Ok(false) => {
@@ -79,6 +93,12 @@ impl Indexer {
                     tokio::time::sleep(LOOK).await;
                 }
             }
+        }
+    }
+
+    async fn until_normal(&self) {
+        while !self.mode.is_normal() {
+            tokio::time::sleep(LOOK_AT_MODE).await;
         }
     }
 

@@ -35,7 +35,7 @@ async fn finish(indexer: &Indexer) -> usize {
     done
 }
 
-async fn push(registry: &Running, repository: &str, tag: &str, image: &Image) {
+pub(crate) async fn push(registry: &Running, repository: &str, tag: &str, image: &Image) {
     for blob in image.blobs() {
         registry.push_blob(repository, &blob.bytes).await;
     }
@@ -54,7 +54,7 @@ fn name(text: &str) -> RepositoryName {
 }
 
 /// The artifacts that list indexes of an image, as the store has them.
-async fn listed(store: &Store, repository: &str, image: &Image) -> Vec<Artifact> {
+pub(crate) async fn listed(store: &Store, repository: &str, image: &Image) -> Vec<Artifact> {
     let subject = image.manifest.digest.to_string().parse().unwrap();
     let page = store
         .referrers(&name(repository), &subject, Some(ARTIFACT_TYPE), 10, None)

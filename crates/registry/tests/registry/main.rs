@@ -19,6 +19,7 @@ mod listings;
 mod lost;
 mod manifests;
 mod memory;
+mod modes;
 mod moving;
 mod pages;
 mod protected;
