@@ -262,6 +262,11 @@ impl Guard {
         has_passwords.then(|| realm::by_password(&inner.settings).header(&[], None))
     }
 
+    /// How passwords turned out so far; `None` where nobody has one.
+    pub fn logins(&self) -> Option<[(&'static str, u64); 3]> {
+        self.inner().logins.as_ref().map(Logins::outcomes)
+    }
+
     pub(super) fn inner(&self) -> &Inner {
         &self.inner
     }

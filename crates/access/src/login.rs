@@ -91,6 +91,7 @@ pub struct Logins {
     waiting: Queue,
     same: Turns<[u8; 32]>,
     verified: AtomicU64,
+    counts: [AtomicU64; 3],
 }
 
 #[derive(Debug)]
@@ -147,11 +148,24 @@ impl Logins {
             waiting: Queue::default(),
             same: Turns::default(),
             verified: AtomicU64::new(0),
+            counts: Default::default(),
         })
     }
 
     /// Whether this is the user's password. `from` is the address of the client that sends it.
     pub async fn verify(&self, from: Option<IpAddr>, name: &str, password: &str) -> Verdict {
+        let verdict = self.verdict(from, name, password).await;
+        let [right, wrong, busy] = &self.counts;
+        let counter = match verdict {
+            Verdict::Right => right,
+            Verdict::Wrong => wrong,
+            Verdict::Busy => busy,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        verdict
+    }
+
+    async fn verdict(&self, from: Option<IpAddr>, name: &str, password: &str) -> Verdict {
         let users = self.users();
         let (hash, known) = match users.by_name.get(name) {
             Some(user) => (&user.hash, true),
@@ -213,6 +227,13 @@ impl Logins {
     /// How many passwords were compared with hashes so far, those of unknown users included.
     pub fn verified(&self) -> u64 {
         self.verified.load(Ordering::Relaxed)
+    }
+
+    /// How many passwords were right, wrong, and not looked at since too many waited. Those that are remembered count, too.
+    pub fn outcomes(&self) -> [(&'static str, u64); 3] {
+        let [right, wrong, busy] = &self.counts;
+        [("right", right), ("wrong", wrong), ("busy", busy)]
+            .map(|(outcome, counter)| (outcome, counter.load(Ordering::Relaxed)))
     }
 
     fn users(&self) -> Arc<Users> {

@@ -91,6 +91,7 @@ pub struct Audit {
     queue: SyncSender<Item>,
     pulls: Pulls,
     lost: Arc<AtomicU64>,
+    lost_in_all: Arc<AtomicU64>,
     thread: JoinHandle<()>,
 }
 
@@ -112,9 +113,11 @@ impl Audit {
         };
         let (lines, queue) = sync_channel(QUEUE);
         let lost = Arc::new(AtomicU64::new(0));
+        let lost_in_all = Arc::default();
         let writer = Writer {
             output,
             lost: Arc::clone(&lost),
+            lost_in_all: Arc::clone(&lost_in_all),
             failing: false,
         };
         let thread = std::thread::Builder::new().name("audit".to_owned());
@@ -123,6 +126,7 @@ impl Audit {
             queue: lines,
             pulls: settings.pulls,
             lost,
+            lost_in_all,
             thread: thread.map_err(|cause| AuditError {
                 path: settings.file.clone().unwrap_or_default(),
                 cause,
@@ -159,6 +163,11 @@ impl Audit {
         told.recv_timeout(within.saturating_sub(begun.elapsed())).is_ok()
     }
 
+    /// How many lines were lost since the start.
+    pub fn lost_in_all(&self) -> u64 {
+        self.lost_in_all.load(Ordering::Relaxed)
+    }
+
     /// How many lines were lost so far and are not yet reported.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
@@ -170,6 +179,7 @@ impl Audit {
             self.queue.try_send(Item::Line(line))
         {
             self.lost.fetch_add(1, Ordering::Relaxed);
+            self.lost_in_all.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -340,6 +350,7 @@ enum Output {
 struct Writer {
     output: Output,
     lost: Arc<AtomicU64>,
+    lost_in_all: Arc<AtomicU64>,
     /// Whether the last line could not be written, so that the log says so once.
     failing: bool,
 }
@@ -382,6 +393,7 @@ impl Writer {
             Ok(()) => self.failing = false,
             Err(error) => {
                 self.lost.fetch_add(lost + count as u64, Ordering::Relaxed);
+                self.lost_in_all.fetch_add(count as u64, Ordering::Relaxed);
                 if !self.failing {
                     tracing::error!(%error, "the audit log cannot be written; its lines are lost until it can");
                 }

@@ -16,6 +16,7 @@ pub mod api;
 pub mod body;
 pub mod config;
 pub mod error;
+mod figures;
 pub mod indexing;
 pub mod memory;
 pub mod metrics;

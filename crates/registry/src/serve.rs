@@ -106,7 +106,7 @@ fn look_elsewhere(registry: &mut Registry, config: &Config, arrived: &Arc<Notify
     if config.indexing.enabled {
         let (store, upstreams) = (registry.store.clone(), registry.upstreams.clone());
         let indexer = Indexer::new(&config.indexing, store, upstreams, arrived.clone())?;
-        let indexer = Arc::new(indexer.paused_by(registry.mode.clone()));
+        let indexer = Arc::new(indexer.within(registry));
         registry.listeners.push(indexer.clone());
         tokio::spawn(indexer.run());
     }
@@ -172,7 +172,9 @@ async fn collect(registry: Arc<Registry>, upkeep: Upkeep, every: Duration) {
             continue;
         }
         tidy(&registry, &upkeep).await;
-        match registry.store.collect(&CollectOptions::default()).await {
+        let collected = registry.store.collect(&CollectOptions::default()).await;
+        registry.metrics.collected(collected.as_ref().ok());
+        match collected {
             Ok(collected) => tracing::info!(?collected, "collected what nothing refers to"),
             Err(error) => tracing::error!("collecting what nothing refers to: {error}"),
         }

@@ -26,6 +26,7 @@
 //! | `database` | the two engines of records, and migrations |
 //! | `objects` | the two engines of objects |
 //! | `sessions` | uploads that this process continues |
+//! | `watched` | answers for those who watch, which cost something and are remembered |
 //! | `pulls` | when things were pulled, until it is written |
 //! | `digest`, `name`, `model`, `config`, `error` | what goes in and comes out |
 
@@ -41,6 +42,7 @@ mod pulls;
 mod records;
 mod sessions;
 mod store;
+mod watched;
 
 pub use self::config::{DatabaseConfig, ObjectsConfig, PostgresTls, Protection, StoreConfig, TlsWanted};
 pub use self::database::{DatabaseError, database_protection};
@@ -56,3 +58,4 @@ pub use self::operations::{
     BackedUp, CollectOptions, Collected, Damage, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };
 pub use self::store::Store;
+pub use self::watched::{Sums, Waiting};

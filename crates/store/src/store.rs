@@ -13,6 +13,7 @@ use crate::objects::Objects;
 use crate::pulls::Pulls;
 use crate::records::garbage;
 use crate::sessions::Sessions;
+use crate::watched::{Check, Remembered, Sums, Waiting};
 
 /// What a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -26,6 +27,9 @@ pub(crate) struct Inner {
     pub(crate) objects: Objects,
     pub(crate) sessions: Sessions,
     pub(crate) pulls: Pulls,
+    pub(crate) sums: Remembered<Sums>,
+    pub(crate) waiting: Remembered<Waiting>,
+    pub(crate) answered: Check,
 }
 
 impl Store {
@@ -60,6 +64,9 @@ impl Store {
                 objects,
                 sessions: Sessions::default(),
                 pulls: Pulls::default(),
+                sums: Remembered::default(),
+                waiting: Remembered::default(),
+                answered: Check::default(),
             }),
         })
     }

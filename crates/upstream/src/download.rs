@@ -31,6 +31,7 @@ pub(super) async fn run(
         .await;
     let opened = opened.map_err(|error| upstream.failed(&error));
     upstream.health().note(&opened);
+    upstream.counts().asked(&opened);
     let stream = opened?;
     let store = upstream.store();
     let id = store.begin_upload(repository).await?;
@@ -112,6 +113,7 @@ fn tee(
                     return Err(io::Error::other(error));
                 }
             };
+            upstream.counts().came(part.len());
             let end = at + part.len() as u64;
             let kept = part.clone();
             let adding = tokio::task::spawn_blocking(move || spool.add(at, &kept));

@@ -7,6 +7,7 @@
 //! * [`manifest`]: what a manifest says, whoever sent it.
 //! * `manifests`, `referrers`: brought in whole, since they are small. A tag is compared with its upstream after a while.
 //! * `blobs`, `download`, `fetch`, `spool`: a blob is fetched once for any number of clients, and each of them is sent what has come so far.
+//! * [`Counts`]: what was asked, and what came of it.
 //! * `health`, `absent`, `single`: an upstream that is away, or that limits requests, is left alone; what it lacks is remembered for a
 //!   short time; one question is asked once at a time.
 //!
@@ -15,6 +16,7 @@
 
 mod absent;
 mod blobs;
+mod counts;
 mod download;
 mod error;
 mod fetch;
@@ -29,6 +31,7 @@ mod spool;
 mod upstreams;
 
 pub use blobs::Found;
+pub use counts::Counts;
 pub use error::UpstreamError;
 pub use manifests::Freshness;
 pub use settings::UpstreamSettings;

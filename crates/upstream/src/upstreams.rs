@@ -10,6 +10,7 @@ use xebec_oci::{Client, ClientError, Repository};
 use xebec_store::{Digest, RepositoryName, Store, Tag};
 
 use crate::absent::Absent;
+use crate::counts::Counts;
 use crate::error::UpstreamError;
 use crate::fetch::Fetch;
 use crate::health::Health;
@@ -46,6 +47,7 @@ pub(super) struct State {
     client: Client,
     store: Store,
     pub(super) health: Health,
+    pub(super) counts: Counts,
     pub(super) absent: Absent,
     /// Tags, and manifests by digest, that are being asked for.
     pub(super) asked_manifests: Single<(RepositoryName, String), ()>,
@@ -107,6 +109,13 @@ impl Upstreams {
         }
     }
 
+    /// All of them, by their prefixes.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Upstream)> {
+        self.by_prefix
+            .iter()
+            .map(|(prefix, upstream)| (prefix.as_str(), upstream))
+    }
+
     /// The upstream that a repository is of: the one with the longest prefix.
     pub fn of(&self, repository: &RepositoryName) -> Option<&Upstream> {
         let fits = self
@@ -156,6 +165,7 @@ impl Upstream {
                 client,
                 store: store.clone(),
                 health: Health::default(),
+                counts: Counts::default(),
                 absent: Absent::new(settings.negative_ttl),
                 asked_manifests: Single::default(),
                 asked_sizes: Single::default(),
@@ -182,6 +192,16 @@ impl Upstream {
 
     pub(super) fn settings(&self) -> &UpstreamSettings {
         &self.state.settings
+    }
+
+    /// What was asked of it.
+    pub fn counts(&self) -> &Counts {
+        &self.state.counts
+    }
+
+    /// Whether it is left alone now, since it is away or limits requests.
+    pub fn is_left_alone(&self) -> bool {
+        self.state.health.trouble().is_some()
     }
 
     /// Its host, with its port if it has one.
@@ -241,6 +261,7 @@ impl Upstream {
     ) -> Result<T, UpstreamError> {
         let result = result.map_err(|error| self.failed(&error));
         self.state.health.note(&result);
+        self.state.counts.asked(&result);
         if let Err(UpstreamError::NotFound(_)) = &result {
             self.state.absent.note(repository, what);
         }

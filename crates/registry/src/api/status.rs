@@ -6,6 +6,7 @@ use xebec_store::Store;
 use super::call::Outcome;
 use super::reply::{self, Answer};
 use crate::error::ApiError;
+use crate::figures;
 use crate::state::Registry;
 
 /// What Prometheus' text format is sent as.
@@ -21,18 +22,16 @@ pub(crate) fn health() -> Answer {
     reply::bytes("text/plain", "ok\n")
 }
 
-/// Whether requests should be sent here: the database answers, and the server is not about to end.
+/// Whether requests should be sent here: the database and the object store answer, and the server is not about to end.
 pub(crate) async fn ready(registry: &Registry) -> Answer {
     let (status, text) = match registry.is_ending() {
         true => (StatusCode::SERVICE_UNAVAILABLE, "ending\n".to_owned()),
         false => match probe(&registry.store).await {
             Ok(()) => (StatusCode::OK, "ready\n".to_owned()),
-            Err(error) => {
+            Err((what, error)) => {
                 tracing::warn!("not ready: {error}");
-                (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "the database does not answer; see the log\n".to_owned(),
-                )
+                let text = format!("the {what} does not answer; see the log\n");
+                (StatusCode::SERVICE_UNAVAILABLE, text)
             }
         },
     };
@@ -41,13 +40,17 @@ pub(crate) async fn ready(registry: &Registry) -> Answer {
     answer
 }
 
-async fn probe(store: &Store) -> Result<(), xebec_store::StoreError> {
-    store.repositories(1, None).await.map(|_| ())
+/// What does not answer, and why.
+async fn probe(store: &Store) -> Result<(), (&'static str, String)> {
+    let database = store.database_answers().await;
+    database.map_err(|error| ("database", error.to_string()))?;
+    let objects = store.objects_answer().await;
+    objects.map_err(|error| ("object store", error))
 }
 
 /// The figures.
 pub(crate) fn metrics(registry: &Registry) -> Outcome {
-    match registry.metrics.text() {
+    match registry.metrics.text(|to| figures::add(to, registry)) {
         Ok(text) => Ok(reply::bytes(OPENMETRICS, text)),
         Err(error) => Err(ApiError::internal("writing the metrics", &error)),
     }

@@ -15,7 +15,9 @@ use super::known::Note;
 use super::layer::{self, LayerError};
 use super::publish::{self, here};
 use super::settings::{IndexingSettings, Signer, SignerError};
+use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
+use crate::state::Registry;
 use xebec_events::{Event, EventKind, Listener};
 
 /// A manifest that a process took is taken again after this time, if nobody has said what came of it: that process is gone.
@@ -39,6 +41,7 @@ pub struct Indexer {
     arrived: Arc<Notify>,
     /// Nothing is begun while it says that nothing may be written.
     mode: ModeFile,
+    metrics: Metrics,
 }
 
 impl Indexer {
@@ -59,13 +62,18 @@ impl Indexer {
             jobs: settings.jobs.max(1),
             arrived,
             mode: ModeFile::default(),
+            metrics: Metrics::default(),
         })
     }
 
-    /// The same, which begins nothing while `mode` says that nothing may be written.
+    /// The same as a part of a registry: it begins nothing while nothing may be written there, and counts what comes of manifests.
     #[must_use]
-    pub fn paused_by(self, mode: ModeFile) -> Self {
-        Self { mode, ..self }
+    pub fn within(self, registry: &Registry) -> Self {
+        Self {
+            mode: registry.mode.clone(),
+            metrics: registry.metrics.clone(),
+            ..self
+        }
     }
 
     /// Works until the program ends.
@@ -115,7 +123,13 @@ impl Indexer {
             manifest,
             tries,
         } = &task;
-        match self.index(&task).await {
+        let outcome = self.index(&task).await;
+        self.metrics.indexed(match &outcome {
+            Ok(None) => "done",
+            Err(LayerError::Now(_)) => "failed_for_now",
+            Ok(Some(_)) | Err(_) => "not_wholly",
+        });
+        match outcome {
             Ok(None) => self.store.settle_indexing(&task, None).await?,
             Ok(Some(problem)) | Err(LayerError::Never(problem) | LayerError::Here(problem)) => {
                 tracing::info!(%repository, %manifest, "not indexed, or not all of it: {problem}");

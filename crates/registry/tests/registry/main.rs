@@ -33,4 +33,5 @@ mod upstream;
 mod upstream_bounds;
 mod upstream_health;
 mod upstream_tags;
+mod watching;
 mod webhooks;

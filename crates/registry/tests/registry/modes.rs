@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use xebec_policy::mode::Mode;
 use xebec_registry::indexing::{Indexer, IndexingSettings};
 use xebec_registry::mode_file::ModeFile;
+use xebec_registry::state::Registry;
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::{UpstreamSettings, Upstreams};
 
@@ -88,7 +89,8 @@ async fn nothing_is_indexed_while_nothing_may_be_written() {
     indexing::push(&registry, "team/app", "v1", &image).await;
     let file = store.config().root.join("mode");
     std::fs::write(&file, "read-only").unwrap();
-    let mode = ModeFile::new(file.clone(), Mode::default());
+    let mut other = Registry::new(store.clone());
+    other.mode = ModeFile::new(file.clone(), Mode::default());
     let arrived = Arc::new(Notify::new());
     let indexer = Indexer::new(
         &IndexingSettings::default(),
@@ -96,7 +98,7 @@ async fn nothing_is_indexed_while_nothing_may_be_written() {
         Upstreams::default(),
         arrived,
     );
-    let running = tokio::spawn(Arc::new(indexer.unwrap().paused_by(mode)).run());
+    let running = tokio::spawn(Arc::new(indexer.unwrap().within(&other)).run());
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(store.indexing_waits().await.unwrap(), 1);
     std::fs::remove_file(&file).unwrap();

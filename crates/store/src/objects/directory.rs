@@ -74,6 +74,12 @@ impl Directory {
         }
     }
 
+    /// An error if the directory itself is gone: what it lay on is not mounted any more.
+    pub(super) async fn is_there(&self) -> io::Result<()> {
+        let top = self.top.clone();
+        blocking(move || fs::read_dir(top).map(drop)).await
+    }
+
     pub(super) async fn size(&self, key: &str) -> io::Result<Option<u64>> {
         let (path, top) = (self.path(key)?, self.top.clone());
         blocking(move || match fs::symlink_metadata(path) {

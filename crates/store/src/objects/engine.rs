@@ -52,6 +52,14 @@ impl Objects {
         }
     }
 
+    /// Whether the object store says anything of an object; that it is not there is an answer, too.
+    pub(crate) async fn answers(&self, key: &str) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.is_there().await,
+            Self::S3(s3) => s3.size(key).await.map(drop),
+        }
+    }
+
     /// Reads a range of an object, which has these bytes.
     ///
     /// # Errors

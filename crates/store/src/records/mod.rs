@@ -2,6 +2,7 @@
 
 pub(crate) mod blobs;
 pub(crate) mod copies;
+pub(crate) mod figures;
 pub(crate) mod forgotten;
 pub(crate) mod garbage;
 pub(crate) mod holdings;

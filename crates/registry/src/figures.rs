@@ -1,0 +1,187 @@
+//! Figures for Prometheus that others count or keep, read at each scrape: of upstreams, logins, webhooks and the store. A scrape waits for
+//! none of them: sums over the store are those of some minutes ago ([`Store::sums`]). Labels are names of the configuration.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::atomic::Ordering;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry as Figures, Unit};
+use xebec_events::Reports;
+use xebec_kernel::clock::milliseconds_since_1970;
+use xebec_store::Store;
+use xebec_upstream::Upstreams;
+
+use crate::state::Registry;
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfUpstream {
+    upstream: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct UpstreamOutcome {
+    upstream: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReceiverOutcome {
+    receiver: String,
+    outcome: &'static str,
+}
+
+/// Adds all that the registry's parts know.
+pub(crate) fn add(to: &mut Figures, registry: &Registry) {
+    of_upstreams(to, &registry.upstreams);
+    of_reports(to, &registry.reports);
+    of_store(to, &registry.store);
+    let logins = registry.guard.logins().into_iter().flatten();
+    let logins = counters(logins.map(|(outcome, count)| (Outcome { outcome }, count)));
+    to.register("logins", "Passwords by how they turned out", logins);
+}
+
+fn counters<L: Clone + Hash + Eq>(values: impl IntoIterator<Item = (L, u64)>) -> Family<L, Counter> {
+    let family = Family::<L, Counter>::default();
+    for (label, value) in values {
+        family.get_or_create(&label).inc_by(value);
+    }
+    family
+}
+
+fn gauge(value: u64) -> Gauge {
+    let gauge = Gauge::default();
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    gauge
+}
+
+fn of_upstreams(to: &mut Figures, upstreams: &Upstreams) {
+    let asked = upstreams.all().flat_map(|(prefix, upstream)| {
+        let label = |outcome| UpstreamOutcome {
+            upstream: prefix.to_owned(),
+            outcome,
+        };
+        upstream
+            .counts()
+            .outcomes()
+            .map(|(outcome, count)| (label(outcome), count))
+    });
+    let help = "Requests to upstreams by what they came to";
+    to.register("upstream_requests", help, counters(asked));
+    let label = |prefix: &str| OfUpstream {
+        upstream: prefix.to_owned(),
+    };
+    let received = upstreams.all();
+    let received = counters(received.map(|(prefix, upstream)| (label(prefix), upstream.counts().received())));
+    let help = "Bytes of blobs that came from upstreams";
+    to.register_with_unit("upstream_received", help, Unit::Bytes, received);
+    let alone = Family::<OfUpstream, Gauge>::default();
+    for (prefix, upstream) in upstreams.all() {
+        alone
+            .get_or_create(&label(prefix))
+            .set(upstream.is_left_alone().into());
+    }
+    let help = "Whether an upstream is not asked now, since it is away or limits requests";
+    to.register("upstream_left_alone", help, alone);
+}
+
+fn of_reports(to: &mut Figures, reports: &Reports) {
+    let receivers = reports.webhooks.iter().flat_map(|webhooks| webhooks.counters());
+    let events = receivers.flat_map(|(receiver, counters)| {
+        [
+            ("delivered", &counters.delivered),
+            ("dropped", &counters.dropped),
+            ("failed_tries", &counters.failed),
+        ]
+        .map(|(outcome, counter)| {
+            let receiver = receiver.to_owned();
+            (
+                ReceiverOutcome { receiver, outcome },
+                counter.load(Ordering::Relaxed),
+            )
+        })
+    });
+    to.register(
+        "webhook_events",
+        "Events of webhooks that were delivered or dropped, and requests that failed",
+        counters(events),
+    );
+    let waiting = reports.webhooks.iter().flat_map(|webhooks| webhooks.counters());
+    let waiting = waiting
+        .map(|(_, counters)| counters.waiting.load(Ordering::Relaxed))
+        .sum();
+    to.register(
+        "webhook_events_waiting",
+        "Events of webhooks that wait",
+        gauge(waiting),
+    );
+    let lost = Counter::<u64>::default();
+    lost.inc_by(reports.audit.as_ref().map_or(0, |audit| audit.lost_in_all()));
+    to.register(
+        "audit_lines_lost",
+        "Lines of the audit log that could not be written",
+        lost,
+    );
+}
+
+fn of_store(to: &mut Figures, store: &Store) {
+    if let Some(waiting) = store.waiting() {
+        to.register(
+            "indexing_waiting",
+            "Manifests that wait to be indexed",
+            gauge(waiting.manifests),
+        );
+        let help = "Manifests that could not be indexed, or not wholly";
+        to.register("indexing_failed", help, gauge(waiting.failed));
+        let age = match waiting.since {
+            0 => 0,
+            since => milliseconds_since_1970().saturating_sub(since) / 1000,
+        };
+        let help = "How long the first that waits to be indexed has been here";
+        to.register_with_unit("indexing_oldest", help, Unit::Seconds, gauge(age));
+    }
+    let Some(sums) = store.sums() else {
+        return;
+    };
+    for (name, help, value) in [
+        ("stored_blobs", "Blobs in the store", sums.blobs),
+        (
+            "stored_manifests",
+            "Manifests of all repositories",
+            sums.manifests,
+        ),
+        (
+            "uploads_unfinished",
+            "Uploads that nobody has finished",
+            sums.uploads,
+        ),
+        (
+            "damaged_blobs",
+            "Blobs that a scrub found damaged or missing",
+            sums.damaged,
+        ),
+    ] {
+        to.register(name, help, gauge(value));
+    }
+    for (name, help, value) in [
+        ("stored_blobs", "Bytes of blobs in the store", sums.blob_bytes),
+        ("stored_manifests", "Bytes of manifests", sums.manifest_bytes),
+        (
+            "uploads_unfinished",
+            "Bytes of uploads that nobody has finished",
+            sums.upload_bytes,
+        ),
+    ] {
+        to.register_with_unit(name, help, Unit::Bytes, gauge(value));
+    }
+    let help = "When the blob was scrubbed that was so longest ago, since 1970; 0 if one never was";
+    to.register_with_unit("scrubbed_last", help, Unit::Seconds, gauge(sums.scrubbed / 1000));
+}

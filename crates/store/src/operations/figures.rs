@@ -1,0 +1,98 @@
+//! Figures of what a store has, and whether its engines answer, for whoever watches it. Watchers ask often: sums over all records are
+//! read again only now and then, in the background, and the object store is asked once in some seconds.
+
+use std::time::Duration;
+
+use crate::database::{DatabaseError, Transaction};
+use crate::error::{Result, StoreError};
+use crate::records::{blobs, figures};
+use crate::store::{Store, now};
+use crate::watched::{Sums, Waiting};
+
+/// Sums over all records are read again after this time, and no sooner.
+const SUMS: Duration = Duration::from_secs(300);
+/// What waits to be indexed is counted again after this time.
+const WAITING: Duration = Duration::from_secs(10);
+/// Whether the object store answers is found out again after this time.
+const ANSWERED: Duration = Duration::from_secs(5);
+/// An object store that does not answer within this time does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A key that no object has.
+const NO_OBJECT: &str = "nothing";
+
+impl Store {
+    /// What the store had when it was last read; `None` until it was. This waits for nothing.
+    pub fn sums(&self) -> Option<Sums> {
+        let (last, is_old) = self.inner.sums.get(SUMS);
+        if is_old {
+            let store = self.clone();
+            self.read_behind(figures::sums, move |sums| store.inner.sums.set(sums));
+        }
+        last
+    }
+
+    /// The same of what waits to be indexed.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let (last, is_old) = self.inner.waiting.get(WAITING);
+        if is_old {
+            let store = self.clone();
+            self.read_behind(figures::waiting, move |waiting| store.inner.waiting.set(waiting));
+        }
+        last
+    }
+
+    fn read_behind<T: Send + 'static>(
+        &self,
+        read: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
+        then: impl FnOnce(T) + Send + 'static,
+    ) {
+        let store = self.clone();
+        tokio::spawn(async move {
+            match store.read_records("add up what the store has", read).await {
+                Ok(read) => then(read),
+                Err(error) => tracing::debug!("{error}"),
+            }
+        });
+    }
+
+    /// Whether the database answers now.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub async fn database_answers(&self) -> Result<()> {
+        self.read_records("see whether the database answers", |tx| {
+            tx.first("SELECT 1 FROM repositories LIMIT 1", &[]).map(drop)
+        })
+        .await
+    }
+
+    /// Whether the object store answers, or has done so some seconds ago.
+    ///
+    /// # Errors
+    /// Why it does not, for the log.
+    pub async fn objects_answer(&self) -> Result<(), String> {
+        let check = async {
+            let asked = tokio::time::timeout(PATIENCE, self.ask_objects()).await;
+            let answered =
+                asked.map_err(|_| format!("the object store does not answer within {PATIENCE:?}"))?;
+            answered.map_err(|error| error.to_string())
+        };
+        self.inner.answered.outcome(ANSWERED, check).await
+    }
+
+    /// Asks for an object that is there: who may read objects, but not list them, is not told that one is not.
+    async fn ask_objects(&self) -> Result<()> {
+        let one = self
+            .read_records("find a blob", |tx| blobs::list(tx, 1, None, now() + 1))
+            .await?;
+        let key = one.first().map_or(NO_OBJECT, |blob| blob.object.as_str());
+        match self.inner.objects.answers(key).await {
+            Err(error) if one.is_empty() && error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+            asked => asked.map_err(|source| StoreError::Object {
+                doing: "see whether the object store answers",
+                key: key.to_owned(),
+                source,
+            }),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What is remembered for those who watch a store: answers that cost something are had now and then, however often they are asked for.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// What a store has. It is read at most once in five minutes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Blobs, condemned ones included.
+    pub blobs: u64,
+    /// Their bytes.
+    pub blob_bytes: u64,
+    /// Those of them that a scrub found damaged or missing.
+    pub damaged: u64,
+    /// When the blob was read by a scrub that was so longest ago, in milliseconds since 1970; 0 if one never was.
+    pub scrubbed: u64,
+    /// Manifests of all repositories.
+    pub manifests: u64,
+    /// Their bytes.
+    pub manifest_bytes: u64,
+    /// Uploads that nobody has finished.
+    pub uploads: u64,
+    /// Their bytes.
+    pub upload_bytes: u64,
+}
+
+/// What waits to be indexed, of some seconds ago.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Manifests that wait.
+    pub manifests: u64,
+    /// When the first of them came, in milliseconds since 1970; 0 if none waits.
+    pub since: u64,
+    /// Manifests that could not be indexed, or not wholly.
+    pub failed: u64,
+}
+
+/// A value that is read anew in the background when it is asked for and old.
+pub(crate) struct Remembered<T> {
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    value: Option<T>,
+    /// When it was read last, or somebody began to.
+    begun: Option<Instant>,
+}
+
+impl<T> Default for Remembered<T> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                value: None,
+                begun: None,
+            }),
+        }
+    }
+}
+
+impl<T: Copy> Remembered<T> {
+    /// What was read last, and whether the caller is the one who reads it again, since that was begun longer ago than `age`.
+    pub(crate) fn get(&self, age: Duration) -> (Option<T>, bool) {
+        let mut state = self.state.lock();
+        let is_old = state.begun.is_none_or(|begun| begun.elapsed() >= age);
+        if is_old {
+            state.begun = Some(Instant::now());
+        }
+        (state.value, is_old)
+    }
+
+    /// Takes over what was read.
+    pub(crate) fn set(&self, value: T) {
+        self.state.lock().value = Some(value);
+    }
+}
+
+/// A check whose outcome counts for a while. Whoever comes meanwhile waits for the one that is under way.
+#[derive(Default)]
+pub(crate) struct Check(tokio::sync::Mutex<Option<(Instant, Result<(), String>)>>);
+
+impl Check {
+    /// The outcome, which is no older than `age`.
+    pub(crate) async fn outcome(
+        &self,
+        age: Duration,
+        check: impl Future<Output = Result<(), String>>,
+    ) -> Result<(), String> {
+        let mut last = self.0.lock().await;
+        if let Some((at, outcome)) = &*last
+            && at.elapsed() < age
+        {
+            return outcome.clone();
+        }
+        let outcome = check.await;
+        *last = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
+}
