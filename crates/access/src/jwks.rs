@@ -1,6 +1,7 @@
 //! Where the keys of an issuer come from, and how they are kept fresh without a restart.
 //!
-//! Keys are fetched when the first token comes, and again in the background when they are old. A token that names an unknown key makes
+//! Keys are fetched when the first token comes, and again in the background when they are old. After a quiet time they may be so old that
+//! a key has been withdrawn long since: then a token waits for the fetch, but not long. A token that names an unknown key makes
 //! one fetch at once, since the issuer may have begun to use a new key; such fetches are bounded in number, so that forged names
 //! cost the issuer nothing. While the issuer is away, the last good keys count for a time.
 
@@ -18,6 +19,12 @@ use crate::outgoing::{self, OutgoingError};
 
 /// Keys from an address are fetched again after this time.
 const REFRESH_ADDRESS: Duration = Duration::from_secs(300);
+
+/// Keys that are older are not used before a fetch has been tried.
+const STALE_ADDRESS: Duration = Duration::from_secs(600);
+
+/// How long a token waits for that. An issuer that hangs is as one that is away.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// An address is asked no more often than this, whatever tokens name.
 const RETRY_ADDRESS: Duration = Duration::from_secs(10);
@@ -114,18 +121,19 @@ impl KeySource {
     /// If there are none: nothing was had, and the last good ones are too old.
     pub async fn keys(self: &Arc<Self>, kid: Option<&str>) -> Result<Arc<KeySet>, KeysError> {
         let (refresh, retry) = self.pace();
-        let (usable, old, may_try) = {
+        let (usable, age, may_try) = {
             let state = self.state();
             let usable = state
                 .keys
                 .as_ref()
                 .filter(|(keys, had)| had.elapsed() < self.keep && kid.is_none_or(|kid| keys.knows(kid)));
-            let old = state
-                .keys
-                .as_ref()
-                .is_none_or(|(_, had)| had.elapsed() >= refresh);
+            let age = state.keys.as_ref().map(|(_, had)| had.elapsed());
             let may_try = state.tried.is_none_or(|tried| tried.elapsed() >= retry);
-            (usable.map(|(keys, _)| Arc::clone(keys)), old, may_try)
+            (
+                usable.map(|(keys, _)| Arc::clone(keys)),
+                age.unwrap_or_default(),
+                may_try,
+            )
         };
         let Some(keys) = usable else {
             if may_try {
@@ -133,7 +141,7 @@ impl KeySource {
             }
             return self.last_good();
         };
-        if !old || !may_try {
+        if age < refresh || !may_try {
             return Ok(keys);
         }
         if matches!(self.location, Location::File(_)) {
@@ -141,9 +149,15 @@ impl KeySource {
             self.fetch(retry).await;
             return self.last_good();
         }
+        let source = Arc::clone(self);
+        let fetching = async move { source.fetch(retry).await };
+        if age >= STALE_ADDRESS {
+            // It goes on when nobody waits any more.
+            drop(tokio::time::timeout(PATIENCE, tokio::spawn(fetching)).await);
+            return self.last_good();
+        }
         if self.fetching.try_lock().is_ok() {
-            let source = Arc::clone(self);
-            drop(tokio::spawn(async move { source.fetch(retry).await }));
+            drop(tokio::spawn(fetching));
         }
         Ok(keys)
     }

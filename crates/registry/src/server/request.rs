@@ -231,7 +231,8 @@ impl Drop for Record {
                     sent = self.sent,
                     head_ms = head,
                     ms = whole,
-                    agent = %self.agent,
+                    // As a text, which is quoted: clients write what they like.
+                    agent = self.agent.as_str(),
                     broken = !self.is_whole,
                     "answered"
                 )

@@ -63,6 +63,22 @@ async fn a_new_key_counts_as_soon_as_a_token_names_it_and_an_old_one_ends() {
 }
 
 #[tokio::test]
+async fn a_key_that_was_withdrawn_counts_no_more_after_a_quiet_time() {
+    let (old, new) = (Issuer::ed25519(), Issuer::p256());
+    let (server, answer) = changing(set(&[(&old, "old")])).await;
+    let source = source(at(&server.url));
+    assert!(source.keys(Some("old")).await.unwrap().knows("old"));
+    *answer.lock() = ok(set(&[(&new, "new")]));
+    pass(Duration::from_secs(3600)).await;
+    let keys = source.keys(Some("old")).await.unwrap();
+    assert!(keys.knows("new") && !keys.knows("old"));
+    // While the issuer is away, the last good ones count as before.
+    *answer.lock() = None;
+    pass(Duration::from_secs(3600)).await;
+    assert!(source.keys(Some("new")).await.unwrap().knows("new"));
+}
+
+#[tokio::test]
 async fn one_fetch_serves_all_that_wait() {
     let issuer = Issuer::ed25519();
     let server = Server::start({
