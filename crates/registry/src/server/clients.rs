@@ -64,14 +64,17 @@ impl Network {
     }
 }
 
-/// The address that a request comes from: the other end of the connection, or what a proxy in front of this registry says of it. Only
-/// proxies that the configuration names are believed, from the nearest on.
+/// The address that a request comes from: the other end of the connection, or what a proxy in front of this registry says of it.
 pub(crate) fn origin(peer: IpAddr, headers: &HeaderMap, proxies: &[Network]) -> IpAddr {
+    let values = headers.get_all("x-forwarded-for").into_iter();
+    forwarded(peer, values.filter_map(|value| value.to_str().ok()), proxies)
+}
+
+/// The same by the values of `X-Forwarded-For`. Only proxies that the configuration names are believed, from the nearest on.
+pub fn forwarded<'a>(peer: IpAddr, values: impl Iterator<Item = &'a str>, proxies: &[Network]) -> IpAddr {
     let is_proxy = |address: IpAddr| proxies.iter().any(|network| network.contains(address));
     let mut address = peer.to_canonical();
-    let forwarded = headers.get_all("x-forwarded-for").into_iter();
-    let forwarded = forwarded.filter_map(|value| value.to_str().ok());
-    let hops: Vec<&str> = forwarded.flat_map(|value| value.split(',')).collect();
+    let hops: Vec<&str> = values.flat_map(|value| value.split(',')).collect();
     for hop in hops.iter().rev() {
         if !is_proxy(address) {
             break;

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use xebec_policy::rate::Buckets;
 
-pub use clients::{Network, NetworkError};
+pub use clients::{Network, NetworkError, forwarded};
 pub use settings::{Limits, ServerSettings};
 pub use tls::{TlsError, TlsSettings};
 
