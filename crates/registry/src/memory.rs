@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use hyper::header::RETRY_AFTER;
 use hyper::http::request::Parts;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use xebec_access::Peer;
+use xebec_access::{Peer, client_of};
 use xebec_store::Digest;
 
 use crate::error::{ApiError, Code};
@@ -21,17 +21,6 @@ use crate::error::{ApiError, Code};
 const PIECE: u64 = 1024;
 /// When a client that got no room may ask again, in seconds.
 const AGAIN: &str = "2";
-
-/// The client that an address belongs to. Of IPv6 that is the network of 64 bits that one host may choose its addresses from.
-pub(crate) fn client_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            Ipv6Addr::from(network).into()
-        }
-        address => address,
-    }
-}
 
 /// The room, and who has how much of it.
 #[derive(Debug)]

@@ -180,16 +180,6 @@ pub enum AppendError {
         /// Where it goes on.
         at: u64,
     },
-    /// The repository has as many uploads under way as it may have.
-    #[error(
-        "{repository} has {most} unfinished uploads, which is the most; finish or cancel some, or wait until they are given up"
-    )]
-    TooManyUploads {
-        /// The repository.
-        repository: RepositoryName,
-        /// How many it may have.
-        most: u32,
-    },
     /// Another request continues this upload.
     #[error(
         "upload {0} is being continued by another request; wait for its end, ask how far it is, and go on from there"

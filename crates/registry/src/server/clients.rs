@@ -11,8 +11,6 @@ use hyper::HeaderMap;
 use parking_lot::Mutex;
 use xebec_access::client_of;
 
-pub(super) use crate::memory::client_of as key;
-
 /// A range of addresses: `10.0.0.0/8`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
