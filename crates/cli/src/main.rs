@@ -1,4 +1,14 @@
-//! The binary `xebec`: reads the command line, asks the daemon or the host library, prints.
+//! The binary `xebec`: reads the command line, asks the daemon or does the work in this process, and prints the result.
+//!
+//! * [`args`]: the command line; [`completion`]: completion scripts and man pages.
+//! * A file for each command, or for a family of commands, such as `run`, `lifecycle` and `images`.
+//! * [`print`]: the output, which survives a closed pipe; [`text`]: sizes, times and tables; [`progress`]: what a command is doing.
+//! * [`report`]: how the supervisor of a container in the background tells the command that started it that the container runs.
+//!
+//! Promises: no other crate of the host side prints; a command that fails ends with the exit code of the failure's kind
+//! (`protocol/src/failure.rs`), or with 125 if it was to run a program.
+//!
+//! May use: every crate of the host side. No crate uses this one.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

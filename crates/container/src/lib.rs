@@ -28,8 +28,8 @@
 //!
 //! # What this crate may use
 //!
-//! `kernel`, and the crates that each know one thing of a container: `network`, `volume`, `confinement` and
-//! `container-log`. It knows neither images nor the daemon: it gets a directory and an [`ImageConfig`].
+//! `kernel`, and the crates that each know one thing of a container: `network`, `volume`, `confinement`, `probe`
+//! and `container-log`. It knows neither images nor the daemon: it gets a directory and an [`ImageConfig`].
 //!
 //! # Where to look
 //!

@@ -4,7 +4,9 @@
 //! (`tree_source`, `tree_sink`) and a tar stream (`tar_source`, `tar_sink`) can be either. Nothing is
 //! held whole, so sizes are unbounded.
 //!
-//! A container is an attacker, who may replace any name by a link at any moment, and a directory of the host
+//! # Promises
+//!
+//! A container is an attacker: it may replace any name by a link at any moment, and a directory of the host
 //! may be a volume of it. So:
 //!
 //! * A path in a container is looked up with the container's root as the root (`place`): no link leads out

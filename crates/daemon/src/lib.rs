@@ -26,7 +26,7 @@
 //! Promises: a request is answered by this worker or the next; nothing that is read is evicted; an error names the thing and says
 //! what to do.
 //!
-//! May use every crate of the host side; only `install` and `cli` use it.
+//! May use every crate of the host side but `install`. Only `cli` uses it.
 
 mod background;
 mod building;

@@ -4,8 +4,9 @@
 //! * [`audit`]: a log of both, a line of JSON each, with what was refused.
 //! * [`webhooks`], `delivery`: notifications of the former to other programs, in the format of CNCF distribution.
 //!
-//! A listener never makes a request wait. This crate uses `access`, whose refusals are audited, `settings` and `kernel`; it knows neither the
-//! API nor the store.
+//! Promise: a listener never makes a request wait.
+//!
+//! May use: `access`, whose refusals are audited, `settings` and `kernel`. It knows neither the API nor the store.
 
 pub mod audit;
 mod delivery;

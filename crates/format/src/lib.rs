@@ -8,6 +8,11 @@
 //! * [`merge`]: the trees of an image's layers become one [`image::ImageTree`].
 //! * [`runtime_image`]: which pages a service reads at start, and where they are in one blob.
 //! * [`erofs`]: an [`image::ImageTree`] becomes a file system image that the kernel mounts.
+//!
+//! Promises: bytes from outside are decoded within named limits, and refused with a reason if they break a rule; the same value is
+//! always encoded as the same bytes.
+//!
+//! May use: no other crate of Xebec.
 
 mod columns;
 pub mod digest;

@@ -7,6 +7,11 @@
 //! * [`inflate`] and [`gzip`]: deflate with block boundaries and history references, and the members around it.
 //! * [`tar`]: the plain stream's entries and contents.
 //! * [`toc`]: indexes from a blob's own table of contents (eStargz, zstd:chunked).
+//!
+//! Promises: [`decode`] returns bytes only after it compared them with the span's digest; [`indexer`] refuses a layer whose digest or
+//! diff ID is not what the image says; everything that a layer says has a limit.
+//!
+//! May use: `format` and `kernel`. No network.
 
 pub mod decode;
 pub mod fuzzing;

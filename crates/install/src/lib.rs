@@ -6,7 +6,10 @@
 //! * [`docker`]: Docker Engine, if that is wanted.
 //! * [`record`]: what was changed, for `xebec install --uninstall`.
 //!
-//! A second installation changes nothing. The removal leaves and names what the user changed since.
+//! Promises: a second installation changes nothing; the removal leaves and names what the user changed since; what is changed is on record
+//! before it is changed.
+//!
+//! May use: `engines` for names of sockets, `keeper` for the client of the daemon, `protocol`, `format`, `kernel`.
 
 pub mod containerd;
 pub mod docker;

@@ -23,6 +23,9 @@
 //! A worker finds its inherited descriptors by [`descriptors`], and watches its keeper by [`watch`]. [`client`] is the command line's
 //! side of the socket: it starts the daemon when there is none, asks, and listens.
 //!
+//! Promises: while a keeper or a worker lives, readers wait and never see zeros; an event that was read is answered by a worker, or
+//! denied, never released.
+//!
 //! May use: `kernel`, and `protocol` for paths, settings and messages.
 
 mod backoff;

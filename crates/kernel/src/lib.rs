@@ -22,7 +22,9 @@
 //! * [`resolver`]: names of hosts to addresses.
 //! * [`features`]: what this kernel can do, asked by trying it.
 //!
-//! Wherever rustix has a safe wrapper, it is used; the rest is a short `unsafe` block that states its reason.
+//! Promise: wherever rustix has a safe wrapper, this crate uses it; the rest is a short `unsafe` block that states its reason.
+//!
+//! May use: no other crate of Xebec.
 
 pub mod clock;
 pub mod disk_usage;

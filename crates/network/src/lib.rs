@@ -13,6 +13,10 @@
 //! * A published port is held by a socket of this process, so that no other program takes it.
 //! * Only namespaces that the record names, by path and inode, are unmounted.
 //!
+//! # What this crate may use
+//!
+//! `kernel`, and no other crate of Xebec. It knows no containers: it gets an id and the directories of records.
+//!
 //! # Where to look
 //!
 //! | module | what it has |
@@ -22,8 +26,6 @@
 //! | `plugin` | finding and running plugins, in the order and with the words of the specification |
 //! | `port`, `held_ports` | published ports |
 //! | `hosts`, `resolver` | names in `/etc/hosts`, and `/etc/resolv.conf` |
-//!
-//! The crate uses `kernel`, and no other crate of Xebec.
 
 mod attaching;
 mod attachment;

@@ -9,8 +9,11 @@
 //! * [`fuzzing`]: entry points for fuzz targets.
 //! * [`error`]: one error type that names registry, repository, object, cause, and what to do.
 //!
-//! This crate checks everything that a registry sends: manifests and configs against their digests, ranges against
-//! the request. Bytes of a *range* carry no digest of their own; the reader of spans verifies them.
+//! Promises: this crate checks everything that a registry sends: manifests and configs against their digests, ranges against
+//! the request. Bytes of a *range* carry no digest of their own; the reader of spans verifies them. Credentials go only to the
+//! registry that they are for, and to its token server.
+//!
+//! May use: `format` and `kernel`.
 
 pub mod auth;
 pub mod client;

@@ -1,6 +1,8 @@
 //! A picture of what a service reads at its start: the files of its image against the order of first access, as SVG that
 //! needs nothing else and can be printed: `xebec inspect --runtime-image --svg`.
 //!
+//! # Promises
+//!
 //! The same chart gives the same picture. Names from images are text of the picture, never markup (`xml`).
 //!
 //! # What this crate may use

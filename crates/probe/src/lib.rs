@@ -1,10 +1,15 @@
 //! Readiness probes: how to tell that a service is ready.
 //!
-//! A probe is written as one word: `port:80`, `http://127.0.0.1/health`, `log:ready to accept`,
-//! `file:/run/app.sock`, `exec:pg_isready`, `exit`. What a program prints is read as the same probe again.
+//! A user writes a probe as one word: `port:80`, `http://127.0.0.1/health`, `log:ready to accept`,
+//! `file:/run/app.sock`, `exec:pg_isready`, `exit`.
 //!
-//! Ports and URLs are tried here, once for each call and within a time. The rest takes a container, and its caller tries it: files and
-//! commands in it, lines that it writes, its end.
+//! This crate tries ports and URLs. Other probes need the container, so the caller tries them: files and commands in the container, lines
+//! that it writes, its end.
+//!
+//! # Promises
+//!
+//! * A probe that is printed and read again is the same probe.
+//! * Each call tries a port or a URL once, and ends within the time that it is given.
 //!
 //! # What this crate may use
 //!

@@ -17,8 +17,8 @@
 //! Promises: a recording is used only if the policy admits it for the image as the user named it; the pages that it brings are noted
 //! before the first one is written, so that they can be checked and corrected later.
 //!
-//! May use: everything below the daemon: `images`, `fill`, `views`, `keeper` for the client of the daemon, `container` to run what is
-//! recorded.
+//! May use: `images`, `fill`, `views` and what these use, `artifact`, `keeper` for the client of the daemon, `container` to run what is
+//! recorded. It does not use `index`, `snapshotter` or `engines`.
 
 pub mod artifact;
 pub mod bandwidth;

@@ -4,7 +4,9 @@
 //! * [`size`]: numbers of bytes, as `4m`.
 //! * [`pattern`]: names of repositories and tags, as `team/*`, `docker.io/**`.
 //!
-//! Each is read from its text ([`text`]), and its error says what to write instead. This crate uses `kernel`, and no other of the project.
+//! Promises: each value is read from its text ([`text`]), and its error says what to write instead. Nothing here reads a file.
+//!
+//! May use: `kernel`, and no other crate of Xebec.
 
 pub mod pattern;
 pub mod period;

@@ -14,6 +14,10 @@
 //! * [`image_service`]: between the kubelet and containerd, for the logins of pulls.
 //! * [`relay`]: between Docker Engine and containerd, for the blobs of lazy layers.
 //! * [`lazy`]: what this crate needs to know of lazy images, and no more.
+//!
+//! Promises: a snapshot that was acknowledged survives kills and power cuts; a removal works on a full disk.
+//!
+//! May use: `kernel`, and no other crate of Xebec.
 
 pub mod api;
 pub mod containerd;

@@ -9,6 +9,10 @@
 //! * [`registry`]: a registry that misbehaves on purpose.
 //! * [`servers`]: real servers for the store of a registry.
 //! * [`service_manager`]: one that keeps descriptors for a service.
+//!
+//! Promises: only tests use this crate; a fault happens when a test asks for it, and at no other time.
+//!
+//! May use: `format`, `kernel`, and `cache` for the trait of its disk.
 
 pub mod compression;
 pub mod disk;

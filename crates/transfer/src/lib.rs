@@ -7,6 +7,8 @@
 //! is killed leaves nothing half-visible. Both pass over what is here, so that a second run goes on where the first one ended. What is
 //! damaged, missing or foreign is named and skipped, and the rest goes on.
 //!
+//! May use: `store` and `settings`, `upstream` and `oci` for the registry that is copied, `format`, `kernel`. It knows no HTTP server.
+//!
 //! | module | what it has |
 //! | --- | --- |
 //! | `import` | the walk through a directory, which is not trusted: no link in it is followed |

@@ -18,7 +18,7 @@
 //! whatever is cached and whatever `trust.toml` says; and an index that this host found to be wrong is
 //! never used again. `docs/trust.md` says the same for users.
 //!
-//! No network here: callers fetch, this crate judges bytes and writes `roots.json`.
+//! May use: `format` and `kernel`. No network here: callers fetch, this crate judges bytes and writes `roots.json`.
 
 mod bind;
 mod evidence;

@@ -13,7 +13,7 @@
 //! the pages that its readers need until the kernel reports that no process uses the view.
 //!
 //! May use: `kernel`, `format`, `cache`, `trust`, `protocol`, `container` for containers whose command was killed, `images`, `fill`,
-//! `snapshotter` for the names by which overlays of containerd have views.
+//! `oci` for references, `snapshotter` for the names by which overlays of containerd have views.
 //! It knows recordings only by their roots of trust.
 
 pub mod bypass_devices;
