@@ -104,7 +104,7 @@ impl Progress {
         self.shared.ended.notify_all();
     }
 
-    /// A report for the host library.
+    /// The report that functions of other crates call while they work.
     pub(crate) fn report(self: &Arc<Self>) -> Report {
         let this = self.clone();
         Arc::new(move |reply| this.show(&reply))

@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(found.indexes.get("registry.lan/app:V1"), Some(&index));
     }
 
-    /// Who named the one is not led there by an index that the other was led by.
+    /// The image index that led one name to the image does not count for another name.
     #[test]
     fn an_index_counts_for_who_named_it() {
         let directory = tempfile::tempdir().unwrap();

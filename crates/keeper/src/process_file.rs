@@ -7,7 +7,7 @@
 //! started=128034
 //! ```
 //!
-//! The second line is no number by itself: who passes the whole file to `kill` must not hit a process of that number.
+//! The second line is no plain number: a user who passes the whole file to `kill` must not hit a process of that number.
 
 use std::fs;
 use std::io;

@@ -89,7 +89,7 @@ fn file<E: ToString>(name: &str, path: &Path, checked: Result<String, E>) -> Fin
     }
 }
 
-/// What is wrong with who can change a file that is trusted. Whoever can, can make Xebec trust a key of his own.
+/// A finding if another user can change a file that Xebec trusts. That user could make Xebec trust a key of their own.
 fn changeable(name: &str, what: &str, file: &Path) -> Option<Finding> {
     let path = file.display();
     let status = fs::metadata(file).ok()?;

@@ -170,7 +170,7 @@ impl Layers {
             self.fell_back(asked);
             return Ok(layer.clone());
         }
-        // Who is told what would help may have done it before he asks again.
+        // The user may do what the error advises before the next call, so that call must look again.
         self.forget(&wanted.name, manifest.as_deref());
         if self.services.unproven == Unproven::Prove
             && let Some(proven) = self.prove_wanted(wanted, &refused).await?

@@ -7,7 +7,8 @@
 //! who mounts or unmounts something there (`follow_automount`, `fs/namei.c`); but as long as somebody waits, everybody who only
 //! passes does, too (`autofs_d_manage`).
 //!
-//! Who waits can only be killed. If this process dies meanwhile they wait on, and so does who enters later, until it is unmounted.
+//! A waiting process can only be killed. If this process dies, waiting processes go on waiting, and so does every process that enters
+//! later, until the directory is unmounted.
 
 use std::fs;
 use std::io::{self, PipeReader, Read};

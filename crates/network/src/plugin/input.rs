@@ -1,8 +1,8 @@
 //! What a plugin gets on standard input: a file, which also tells whether a plugin runs.
 //!
 //! The file is locked by the descriptor that the plugin has, so the lock ends with the plugin. A supervisor that is
-//! killed leaves its plugin running. Whoever then takes back what plugins did waits for that one first: what it
-//! does after that, nobody would take back.
+//! killed leaves its plugin running. The process that then takes back what plugins did waits for that
+//! plugin first: nobody would take back what the plugin does afterwards.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};

@@ -1,6 +1,6 @@
-//! Who waits for a registry is told so: a person at a terminal wants to know for whom, why and how long yet.
+//! Tells a caller that a call waits for a registry: a user at a terminal wants to know for which one, why, and for how long yet.
 //!
-//! A call does not know for whom it is made. So whoever carries out what a person asked for listens around it ([`listening`]),
+//! A call does not know for whom it is made. So the code that carries out a user's command listens around the call ([`listening`]),
 //! and hears of all calls that are made in the same task.
 
 use std::sync::Arc;

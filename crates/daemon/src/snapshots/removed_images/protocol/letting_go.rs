@@ -1,4 +1,4 @@
-//! Who lets go, step by step.
+//! The actor that lets layers of removed images go, step by step.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -14,7 +14,7 @@ use super::super::plan::{Plan, Seen, plan};
 use super::world::{Actor, World};
 use super::{IMAGES, Without};
 
-/// What was seen so far by who lets go.
+/// What the actor has seen so far.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct LettingGo {
     at: Stage,

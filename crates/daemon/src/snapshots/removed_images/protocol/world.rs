@@ -1,4 +1,4 @@
-//! A host, and what others than who lets go do with it.
+//! A host, and what actors other than the one that lets layers go do with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
