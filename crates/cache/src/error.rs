@@ -23,7 +23,7 @@ pub enum StoreError {
     /// A stored index is damaged.
     #[error("the index of {key} in the cache is damaged ({error}); it will be fetched again")]
     Index {
-        /// Whose index.
+        /// The layer of the index.
         key: LayerKey,
         /// What is wrong with it.
         error: DecodeError,

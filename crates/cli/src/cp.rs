@@ -112,7 +112,7 @@ pub(crate) fn cp(paths: &Paths, args: &CopyArgs) -> Result<(), Failure> {
         (None, None) => Ok(()),
     };
     match outcome {
-        // Whoever reads the stream has all that it wants.
+        // The reader of the stream has all that it wants.
         Err(error) if error.is_closed_pipe() => Ok(()),
         outcome => outcome.map_err(failure),
     }

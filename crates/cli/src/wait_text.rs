@@ -12,7 +12,7 @@ pub(crate) fn word(phase: &str) -> &str {
     }
 }
 
-/// Who waited.
+/// The process that waited.
 pub(crate) fn process(wait: &WaitReport) -> String {
     let place = wait
         .container

@@ -335,7 +335,7 @@ pub fn remove(dirs: &Directories, container: &Container, how: Removal) -> Result
         let status = left.status().name();
         return Err(LifecycleError::InUse { name, status });
     }
-    // Whoever is killed in between leaves a directory that a cleanup removes. A full disk must not keep this from making room.
+    // A process that is killed in between leaves a directory that a cleanup removes. A full disk must not keep this from making room.
     if let Err(error) = fs::write(left.directory.join(REMOVE_MARKER), b"") {
         tracing::debug!(%error, name, "cannot mark a container that is removed");
     }
@@ -471,7 +471,7 @@ fn finish(dirs: &Directories, name: &str, processes: &Processes) -> Result<(), L
         cleanup_stale(dirs)?;
     }
     if let Some(supervisor) = &processes.supervisor {
-        // Whoever removes the image next is not to find it in use.
+        // The next command that removes the image must not find it in use.
         has_ended(supervisor, Some(CLOSING));
     }
     Ok(())

@@ -247,7 +247,7 @@ fn copy_all(mut from: impl Read + AsFd, mut search: LineSearch, mut sink: Sink) 
     let mut buffer = vec![0_u8; READ_SIZE];
     let mut open = true;
     loop {
-        // Who follows the log is to see a prompt, and how far something has come.
+        // A user who follows the log must see a prompt, and how far something has come.
         if sink.has_rest() && !is_readable(from.as_fd(), REST_PATIENCE) {
             sink.flush();
         }

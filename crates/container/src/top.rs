@@ -1,7 +1,7 @@
 //! The processes of a container.
 //!
-//! Command lines and names are the container's own words. Whoever prints them to a terminal takes the control
-//! characters out.
+//! Command lines and names are the container's own words. A caller that prints them to a terminal removes the
+//! control characters.
 
 use std::collections::BTreeSet;
 use std::fs;

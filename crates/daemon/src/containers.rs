@@ -78,7 +78,7 @@ impl Restoring {
     }
 }
 
-/// Has those started again whose restart policy asks for it. Whoever ends them meanwhile wins.
+/// Starts the containers again whose restart policy asks for it. A user who ends one meanwhile wins.
 fn restore(paths: &Paths) -> Option<Child> {
     let mut command = Command::new("/proc/self/exe");
     command

@@ -95,7 +95,7 @@ impl Corrections {
         wrong.insert(key, mismatches);
         for view in self.views.held() {
             if view.reads(key) {
-                // Who has not mapped them reads what is right from now on.
+                // A process that has not mapped them reads the right bytes from now on.
                 if let Some(known) = self.views.known_by_name(&view.name) {
                     page_cache_prefill::forget(&known.tree, &view.path, &wrong);
                 }

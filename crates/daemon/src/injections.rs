@@ -22,8 +22,8 @@ pub(crate) struct Injections {
 }
 
 impl Injections {
-    /// Who reads which layers, and what they need: by mounted views, also those that nobody is known to use any more, and by views
-    /// that were unmounted under their readers. Suspects are views of which nothing is known.
+    /// The layers that each view reads, and the trust that its readers require: mounted views, also those without a known user, and
+    /// views that were unmounted while processes read them. Of suspects nothing is known.
     fn readers(&self) -> Vec<(Vec<LayerKey>, Option<TrustRequirement>)> {
         let mut readers = self.views.departed();
         for view in self.views.list() {

@@ -151,7 +151,7 @@ impl Removal {
     }
 }
 
-/// Who has an image mounted. A view may be that of several images of the same layers: each holder has its own.
+/// The holders of an image's views. A view may be that of several images of the same layers: each holder has its own.
 fn users_of(manifest: Digest, views: &[ViewRecord], running: &[Record]) -> Vec<String> {
     let its_users = views.iter().flat_map(|view| {
         let holders = view.holders.iter().cloned();

@@ -34,7 +34,7 @@ pub(crate) fn unbind_all(paths: &Paths) {
             warn!("{error}");
             continue;
         }
-        // Who still mounts what is below a container shall not find it empty.
+        // A process that still mounts what is below a container must not find the directory empty.
         let _ = std::fs::remove_dir(target);
     }
 }

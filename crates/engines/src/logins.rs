@@ -306,12 +306,12 @@ mod tests {
             self.logins.end(ticket, has_worked).unwrap();
         }
 
-        /// Who the registry client would be that reads.
+        /// The user as whom the registry client would read.
         async fn user(&self, registry: &str, repository: &str) -> Option<String> {
             self.user_of(&self.file(), registry, repository).await
         }
 
-        /// Who it would be that is asked for a pull's layers.
+        /// The user as whom it would ask for the layers of a pull.
         async fn tried(&self) -> Option<String> {
             let file = self.folder.path().join("tried-logins.json");
             self.user_of(&file, "registry.example", "app").await

@@ -134,8 +134,8 @@ impl Audit {
         }))
     }
 
-    /// Waits until all lines are written, for a process that is about to end, and says how many were lost. Whoever has it, too, may
-    /// still write.
+    /// Waits until all lines are written, for a process that is about to end, and says how many were lost. Another owner of the log
+    /// may still write.
     pub fn finish(self: Arc<Self>) -> u64 {
         let lost = Arc::clone(&self.lost);
         if let Some(audit) = Arc::into_inner(self) {

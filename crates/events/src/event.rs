@@ -29,7 +29,7 @@ pub enum EventKind {
     DeleteTag,
 }
 
-/// Who asked, and by which request.
+/// The user that asked, and the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The user's name; none for somebody who did not log in.
@@ -69,7 +69,7 @@ pub struct Event {
     pub origin: Origin,
 }
 
-/// Who is told what happened.
+/// A part of the registry that hears of events.
 pub trait Listener: Send + Sync {
     /// Takes note of an event, at once.
     fn happened(&self, event: &Event);

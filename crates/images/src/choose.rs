@@ -73,8 +73,8 @@ struct Search {
 }
 
 impl<'a> Choice<'a> {
-    /// Finds an admitted index for each layer, and begins to write down what is known of the image now. Who started it is told
-    /// what it is before.
+    /// Finds an admitted index for each layer, and begins to write down what is known of the image now. The caller of the
+    /// start learns before that which image it is.
     pub async fn prepare(
         &self,
         require_lazy: bool,

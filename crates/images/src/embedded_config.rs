@@ -21,7 +21,7 @@ pub fn embedded_config(media_type: &str, bytes: &[u8], user: Option<&Identity>) 
     Some(descriptor)
 }
 
-/// Who the image's user is, where the configuration's descriptor says so.
+/// The image's user, if the configuration's descriptor names one.
 pub fn config_user(config: &Descriptor) -> Option<Identity> {
     Identity::remembered(config.annotations.get(USER_ANNOTATION)?)
 }

@@ -160,7 +160,7 @@ mod tests {
         );
     }
 
-    /// Whoever removes an image has no use for the advice to pull it, and too few digits are not the name of one.
+    /// The advice to pull an image does not help a user who removes one, and too few digits are not the name of one.
     #[test]
     fn too_few_digits_are_named_as_such() {
         for name in ["3a40", "sha256:3a404", "3A40"] {

@@ -1,4 +1,4 @@
-//! Who asked for an image hears for which registry the request waits.
+//! Tells the caller that asked for an image for which registry the request waits.
 
 use std::sync::Arc;
 

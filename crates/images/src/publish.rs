@@ -256,7 +256,7 @@ impl Images {
     }
 }
 
-/// Whose turn it is: of small ones a few, or a large one.
+/// Bounds how many layers are indexed at once: some small ones, or one large one.
 struct Turns(Semaphore);
 
 impl Default for Turns {

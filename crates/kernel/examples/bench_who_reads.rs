@@ -1,5 +1,5 @@
-//! Who should read events: the worker itself, by the journal's rules (A), or the keeper, which passes each on to the
-//! worker and answers for it (B)? Measures both on a guarded file whose pages are all there, so that nothing but the
+//! Compares two processes that could read events: the worker itself, by the journal's rules (A), or the keeper, which passes each on to
+//! the worker and answers for it (B). Measures both on a guarded file whose pages are all there, so that nothing but the
 //! way of an event is measured: reads a second, how long one takes, and how long a reader waits when the worker is
 //! killed and replaced. `docs/decisions/0003-who-reads-events.md` says what was seen.
 //!

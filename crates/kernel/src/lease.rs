@@ -23,7 +23,7 @@ impl<'a> Lease<'a> {
     /// # Errors
     /// `EINVAL` where the file system has no leases; `EACCES` for another user's file.
     pub fn take(file: BorrowedFd<'a>) -> io::Result<Option<Self>> {
-        // Whoever opens the file raises a signal here. SIGURG is ignored unless a program asks for it, and SIGIO, which
+        // A process that opens the file raises a signal here. SIGURG is ignored unless a program asks for it, and SIGIO, which
         // it would be otherwise, ends the process.
         control(file, F_SETSIG, libc::SIGURG)?;
         match control(file, libc::F_SETLEASE, libc::F_WRLCK) {

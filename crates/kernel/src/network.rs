@@ -1,7 +1,7 @@
 //! Network namespaces, and the few things about interfaces that need a system call.
 //!
 //! A namespace is made by a thread of its own, which ends at once: the other threads of this process stay in
-//! theirs. Whoever holds its file, or a mount of it, keeps the namespace.
+//! theirs. A process that holds its file, or a mount of it, keeps the namespace.
 
 use std::fs::File;
 use std::io;

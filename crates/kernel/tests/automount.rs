@@ -112,7 +112,7 @@ fn who_enters_waits_for_what_is_mounted() {
         assert!(waiting() > 0, "nobody has let them in");
         automount.open(&mounted).unwrap();
         assert_eq!((said(one), said(other)), ("hello".to_owned(), "hello".to_owned()));
-        // Who comes later does not wait, whether anybody would answer or not.
+        // A process that comes later does not wait, whether there is an answer or not.
         let late = || {
             let mut cat = Command::new("cat");
             let cat = cat.arg(place.door.join("greeting")).process_group(0);

@@ -236,7 +236,7 @@ mod tests {
         Definition::new("web", "xebec1", subnet, Ipv4Addr::new(10, 4, 0, 1), internal)
     }
 
-    /// The whole files as they are. Whoever changes a default changes these, on purpose.
+    /// The whole files as they are. If you change a default, change these, on purpose.
     #[test]
     fn definitions_are_as_expected() {
         assert_eq!(network(false).to_text(), include_str!("../tests/bridge.conflist"));

@@ -125,7 +125,7 @@ pub enum NetworkError {
     PortTaken {
         /// The port, with its address and protocol.
         port: String,
-        /// Who has it, or what the kernel said.
+        /// The program that has it, or what the kernel said.
         reason: String,
     },
     /// More ports than are published.

@@ -105,7 +105,7 @@ impl<K: Eq + Hash> Buckets<K> {
 }
 
 impl<K> Held<K> {
-    /// Whoever has taken nothing for as long as a bucket takes to fill has a full one.
+    /// A client that has taken nothing for as long as a bucket takes to fill has a full one.
     fn forget(&mut self, now: u64, fills: u64) {
         let is_time = now.saturating_sub(self.turned) >= fills;
         if is_time || self.recent.len() >= MOST_CLIENTS / 2 {

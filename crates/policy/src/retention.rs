@@ -7,7 +7,7 @@
 //!
 //! Signatures and indexes that older clients tag by the digest they belong to (`sha256-….sig`) go with what they belong to.
 //!
-//! Whoever carries the plan out compares each tag's digest with the plan's once more, in the transaction that removes it.
+//! The caller that carries the plan out compares each tag's digest with the plan's once more, in the transaction that removes the tag.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

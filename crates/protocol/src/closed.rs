@@ -222,8 +222,8 @@ pub fn check(path: &Path, of: Use) -> Result<(), ClosedError> {
     examine(path, of).map(|_| ())
 }
 
-/// Who else could put another file in the place of one, in words: what on the way to it, and why. `None` if nobody could, and if it
-/// cannot be seen.
+/// Why another user could put another file in the place of this one: which directory on the way, and why. `None` if nobody could, and if
+/// it cannot be seen.
 pub fn replaceable(file: &Path) -> Option<String> {
     match above::check(file) {
         Err(ClosedError::Above { above, why, .. }) => Some(format!("{}, which {why}", above.display())),

@@ -1,7 +1,7 @@
 //! What the command line and the daemon say to each other: JSON, one value a line, over a Unix socket.
 //!
-//! The command line sends one [`Request`] and reads [`Reply`] values until one of them is final. Whoever may open
-//! the socket (its directory belongs to root) may mount images, so nothing here is a secret or a check.
+//! The command line sends one [`Request`] and reads [`Reply`] values until one of them is final. A process that may
+//! open the socket (its directory belongs to root) may mount images, so nothing here is a secret or a check.
 
 mod cache;
 mod holder;
@@ -148,13 +148,13 @@ pub enum Request {
     },
     /// A start is over. Answered once all that is to be known of it is.
     StartOver {
-        /// Who holds the view.
+        /// The holder of the view.
         holder: Holder,
         /// The container, if it came to one.
         container: Option<String>,
         /// When its probe was seen, in milliseconds since 1970; absent when it ended without.
         ready_ms: Option<u64>,
-        /// Who the image's own user is by its lists, for the next start.
+        /// The ids of the image's own user by its lists, for the next start.
         #[serde(default)]
         user: Option<Identity>,
     },
@@ -162,7 +162,7 @@ pub enum Request {
     Release {
         /// Which view, or any when absent.
         view: Option<String>,
-        /// Who held it.
+        /// The holder that had it.
         holder: Holder,
     },
     /// Make an image known and, if asked, bring all of it in before answering.
@@ -330,7 +330,7 @@ pub enum Reply {
     Configuration {
         /// The configuration.
         config: serde_json::Value,
-        /// Who its user is, by what is remembered of the image.
+        /// The ids of its user, by the record of the image.
         #[serde(default)]
         user: Option<Identity>,
     },

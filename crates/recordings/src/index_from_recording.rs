@@ -51,7 +51,7 @@ impl CarriedIndexes<'_> {
         if !is_unknown && !turns.is_taken(&name) {
             return (None, None);
         }
-        // Who has waited that long does it, too, rather than fail after all the others did.
+        // A start that has waited that long fetches, too, rather than fail after all others did.
         let turn = tokio::time::timeout(TURN, turns.take(name)).await.ok();
         let unknown = self.unknown_indexes(choice);
         if unknown.is_empty() {

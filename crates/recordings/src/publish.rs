@@ -457,7 +457,7 @@ async fn push(
     }
     let windows = bundled_indexes::windows(store, &made.recording)?;
     for (key, section) in &windows {
-        // Whoever has them whole made the index, which may not have been pushed; else they came from the registry.
+        // A host that has the whole windows made the index, and may not have pushed it. Else the index came from the registry.
         if let Ok(bytes) = std::fs::read(store.folder(*key).join("windows"))
             && Digest::of(&bytes) == section.digest
         {

@@ -67,7 +67,7 @@ impl IdMapping {
         Ok(Some(IdMapping { users, groups }))
     }
 
-    /// Who on this host a user and a group of the image are; root's where they are nobody.
+    /// The ids on this host of a user and a group of the image; root's if they have none.
     pub fn owner(&self, user: u32, group: u32) -> (u32, u32) {
         let mapped = |text: &str, id: u32| {
             // It was read before.

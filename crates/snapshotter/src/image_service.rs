@@ -55,7 +55,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Who keeps logins.
+/// The part of the daemon that keeps logins.
 pub trait Logins: Send + Sync + 'static {
     /// An image is pulled with this login, or with none. Until the pull is over, which of its layers can be lazy is found out
     /// with it, and nobody else uses it.

@@ -115,7 +115,7 @@ impl Reason {
     }
 }
 
-/// Whoever can show images without unpacking them.
+/// The part of the daemon that can show images without unpacking them.
 pub trait LazyImages: Binder {
     /// Whether a layer can be read where it is. May take as long as a registry takes to answer, never as long as a layer
     /// takes to be fetched.

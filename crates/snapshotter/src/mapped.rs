@@ -26,7 +26,7 @@ use crate::error::SnapshotError;
 /// The bound view, and the bound directories of layers.
 const PARTS: [&str; 2] = ["v", "u"];
 
-/// Who may mount.
+/// The part of the daemon that may mount.
 pub trait Binder: Send + Sync + 'static {
     /// Binds the directory `from` to the directory `at`, if it is not bound there already; what else is mounted there goes.
     ///

@@ -372,7 +372,7 @@ impl<L: LazyImages> Snapshotter<L> {
     async fn release_strangers(&self) -> Result<(), SnapshotError> {
         let lazy = self.lazy.clone();
         for key in self.in_background(move |_| Ok(lazy.held())).await? {
-            // Who makes a snapshot holds its view first, under this lock.
+            // A call that makes a snapshot holds its view first, under this lock.
             let _one = self.keys.lock(&key).await;
             let wanted = key.clone();
             let found = self.in_background(move |inner| inner.store.get(&wanted)).await;

@@ -57,7 +57,7 @@ pub fn postgres_programs() -> Option<PathBuf> {
 }
 
 /// Starts PostgreSQL with its data and its socket in this directory, which becomes that of the user it runs as, and with settings
-/// (`fsync=off`). Whoever may not go through the directories above cannot reach it.
+/// (`fsync=off`). Users who may not go through the directories above cannot reach it.
 ///
 /// # Errors
 /// If a program cannot run, or the server does not answer within a minute.

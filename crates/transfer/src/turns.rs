@@ -9,7 +9,7 @@ use tokio::sync::OwnedMutexGuard;
 
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
-/// Who works on what.
+/// The keys that are worked on.
 pub(crate) struct Turns<K>(Mutex<HashMap<K, Turn>>);
 
 impl<K> Default for Turns<K> {

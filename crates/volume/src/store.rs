@@ -265,7 +265,7 @@ impl VolumeStore {
             if !name.starts_with(NEW) && !name.starts_with(GONE) {
                 continue;
             }
-            // Who removes one at the moment has its lock; who makes one has this one.
+            // A process that removes a volume holds the volume's lock; a process that makes one holds this lock.
             if let Ok(_lock) = try_lock_directory(&entry.path())
                 && let Err(error) = remove_tree(&entry.path())
             {

@@ -399,7 +399,7 @@ fn a_layer_that_was_synced_stays() {
     assert!((0..CUTS * 10).all(stays));
 }
 
-/// Whoever removes a layer does not wait until it is synced.
+/// The removal of a layer does not wait until the layer is synced.
 #[test]
 fn a_layer_that_is_gone_need_not_be_synced() {
     let truth = truth();

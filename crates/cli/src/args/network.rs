@@ -46,7 +46,7 @@ pub(crate) struct NetworkArgs {
 }
 
 impl NetworkArgs {
-    /// The network. Whoever publishes a port, or asks for an address or a name in a network, wants one.
+    /// The network. A user who publishes a port, or asks for an address or a name in a network, wants one.
     pub(crate) fn net(&self) -> Net {
         let wants_network = !self.publish.is_empty()
             || self.publish_all

@@ -59,7 +59,7 @@ fn input(process: &Process) -> SpecInput<'_> {
     }
 }
 
-/// The whole file as it is. Whoever changes a default changes this, on purpose.
+/// The whole file as it is. If you change a default, change this, on purpose.
 #[test]
 fn the_configuration_is_as_expected() {
     let mut spec = config_json(&input(&process(&[("PATH", "/bin")])));

@@ -189,7 +189,7 @@ fn a_detached_command_runs_on() {
     let mut case = case!();
     let running = start(&mut case);
     let record = case.record("box");
-    // Who waits for the command waits until the watchdog ends it.
+    // A process that waits for the command waits until the watchdog ends it.
     let command = "until [ -e /tmp/go ]; do sleep 0.1; done; echo $$ > /tmp/done";
     let run = case.exec(&record, command, json!({ "detach": true }));
     assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:?}");

@@ -295,7 +295,7 @@ impl LazyImages for Layers {
     }
 
     async fn let_go(&self, shown: Shown) -> bool {
-        // Who pulls one of them next finds it out anew, and has it recorded again.
+        // The next pull of one of them asks again, and records it again.
         self.admissions.forget_manifests(&shown.gone);
         // Of others a pull may be about to make the next snapshot.
         let found = self.admissions.manifests();

@@ -97,7 +97,7 @@ impl RemovedImages {
         let bytes = inventory::disk_bytes(&self.images.store().folder(key));
         let action = Action::Remove;
         let step = Step { key, action, bytes };
-        // Who has had it recorded for himself meanwhile relies on it.
+        // An image whose record names the layer since then relies on it.
         self.eviction.evict_unless(&step, || {
             let records = self.images.records().list();
             records.iter().any(|record| plan.is_relied_on(record, key))

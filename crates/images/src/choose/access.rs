@@ -141,8 +141,8 @@ impl Choice<'_> {
         decoded.map_err(|error| error.to_string())
     }
 
-    /// What decoding a piece needs of what is before it, from here or else from the image's repository. Whoever gives something
-    /// wrong gains nothing: what comes of it is compared.
+    /// What decoding a piece needs of what is before it, from here or else from the image's repository. A repository that gives
+    /// wrong bytes gains nothing: the decoded piece is compared.
     async fn window(&self, layer: &PreparedLayer, window: &Window) -> Result<Bytes, String> {
         let here = self.images.store.folder(layer.key).join("windows");
         let kept = || {

@@ -36,7 +36,7 @@ pub struct Choice<'a> {
     /// By which indexes this host used the image before.
     pub(crate) used: OnceLock<Vec<LayerKey>>,
     pub(crate) artifacts: OnceCell<Vec<FoundArtifact>>,
-    /// Who asks whether the repository has a layer.
+    /// Bounds how many calls ask at once whether the repository has a layer.
     pub(crate) showing: Semaphore,
     /// By which it is counted what its indexes take.
     pub(crate) account: Arc<Account>,

@@ -217,7 +217,7 @@ fn the_program_of_a_daemon_that_runs_goes_when_that_has_ended() {
     assert!(!notes.contains("example/whole:1"), "{notes}");
     assert!(removal(&host.options).unwrap().is_done());
     drop(lock);
-    // Whoever connects to the socket of a service that was stopped starts it.
+    // A process that connects to the socket of a service that was stopped starts it.
     let connected = host.path("run/xebec/xebec.sock");
     let notes = host.remove().join("\n");
     assert!(!notes.contains("daemon"), "{notes}");

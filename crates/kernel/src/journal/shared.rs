@@ -24,7 +24,7 @@ pub enum LastWord {
     HandedOver,
 }
 
-/// Who sees to it that there is a keeper.
+/// The program that starts the keeper, and starts it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Custody {
     /// Nobody else: a worker that loses its keeper starts another at once.
@@ -189,7 +189,7 @@ impl Journal {
         self.set_custody(custody);
     }
 
-    /// Who sees to it that there is a keeper.
+    /// The program that starts the keeper, and starts it again.
     pub fn custody(&self) -> Custody {
         match self.mapping.layout().header.custody.load(Ordering::Relaxed) {
             1 => Custody::Managed,

@@ -1,11 +1,11 @@
-//! A directory at whose door others wait until something is mounted on it: a direct mount of autofs.
+//! A directory that makes processes wait until something is mounted on it: a direct mount of autofs.
 //!
-//! Whoever enters it waits until this process says that they may (`Documentation/filesystems/autofs.rst`), and finds what was
+//! A process that enters it waits until this process lets it (`Documentation/filesystems/autofs.rst`), and finds what was
 //! mounted meanwhile. A process that waits in another mount namespace gets it there: propagation would not do, since a runtime may
 //! make its own copy of this mount private before it enters. Processes of this one's process group do not wait: before there is
 //! anything they enter an empty directory (`autofs_oz_mode`). `stat` does not enter (`statx` does, unless told), and neither does
-//! who mounts or unmounts something there (`follow_automount`, `fs/namei.c`); but as long as somebody waits, everybody who only
-//! passes does, too (`autofs_d_manage`).
+//! a mount or an unmount of something there (`follow_automount`, `fs/namei.c`). But as long as a process waits, every process that
+//! only passes through waits, too (`autofs_d_manage`).
 //!
 //! A waiting process can only be killed. If this process dies, waiting processes go on waiting, and so does every process that enters
 //! later, until the directory is unmounted.
@@ -169,7 +169,7 @@ impl Door {
                     let token = u32::from_ne_bytes(token.unwrap_or_default());
                     let mounted = self.wait();
                     let is_there = mounted.is_some_and(|mounted| guests.serve(mounted.as_fd()).is_ok());
-                    // Who was killed meanwhile needs no answer.
+                    // A process that was killed meanwhile needs no answer.
                     let _ = tell(root, if is_there { READY } else { FAIL }, token);
                 }
                 Ok(_) | Err(_) => return,

@@ -102,7 +102,7 @@ impl Top {
 
     /// Takes it out of the tree at once; the file system goes when its last user does.
     ///
-    /// Whoever may mount in this namespace can put another mount on it in between, which then goes instead: the kernel
+    /// A process that may mount in this namespace can put another mount on it in between, which then goes instead: the kernel
     /// has no call that unmounts by number.
     ///
     /// # Errors

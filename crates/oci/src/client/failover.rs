@@ -80,7 +80,7 @@ fn round(
 }
 
 impl Failover {
-    /// Whom to ask now.
+    /// The endpoint to ask now.
     pub(crate) fn endpoint(&self) -> Endpoint {
         self.current.clone()
     }

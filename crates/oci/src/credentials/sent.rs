@@ -31,7 +31,7 @@ pub enum SentLogin {
     Damaged(String),
     /// This one.
     Sent {
-        /// Who it is of; absent of a token, which does not say.
+        /// The user that the login is of. Absent for a token, which does not say.
         user: Option<String>,
         /// Where it was found.
         from: String,

@@ -36,7 +36,7 @@ pub(crate) struct Attempts {
     time: Duration,
     begun: Instant,
     deadline: Instant,
-    /// Whoever listens was told that the call waits for the registry.
+    /// Whether the listener has been told that the call waits for the registry.
     told: bool,
 }
 

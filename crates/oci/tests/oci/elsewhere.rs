@@ -243,7 +243,7 @@ fn resolve(name: &str, addresses: &[&str]) {
     std::fs::write("/etc/hosts", lines.join("\n") + "\n").unwrap();
 }
 
-/// Whoever owns a name has it resolve to this host as soon as it was looked at, or to several addresses.
+/// The owner of a name lets it resolve to this host as soon as it was checked, or to several addresses.
 #[test]
 fn names_that_move_gain_nothing() {
     apart("names_that_move_gain_nothing", async {
@@ -454,7 +454,7 @@ fn a_kept_redirect_is_as_weak_as_the_weakest_that_led_there() {
             let repository = repository(&registry.registry);
             let read = client.blob_range(&repository, &image.layer_digest, 0..10);
             read.await.unwrap();
-            // Whoever has the name has it resolve to an address behind this host now.
+            // The owner of the name lets it resolve to an address behind this host now.
             let hosts = std::fs::read_to_string("/etc/hosts").unwrap();
             let moved = hosts.replace(
                 &format!("{INTERNET} moves.example"),

@@ -26,9 +26,9 @@ pub enum ClosedError {
     Owner {
         /// The directory, or what is in it.
         path: PathBuf,
-        /// Whose it is.
+        /// The user id of its owner.
         owner: u32,
-        /// Whose it would have to be.
+        /// The user id that it should have.
         own: u32,
     },
     /// Somebody else could put another in its place.

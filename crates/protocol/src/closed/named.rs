@@ -63,7 +63,7 @@ pub(super) fn check(directory: &OwnedFd, path: &Path, file: &Path) -> Result<(),
         part.push(component);
         let whole = path.join(&part);
         let status = match statat(directory, &part, AtFlags::SYMLINK_NOFOLLOW) {
-            // Who reads it says that it is not there.
+            // The code that reads the file reports that it is missing.
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
             status => status.map_err(|error| failed("look at", &whole)(error.into()))?,
         };

@@ -190,7 +190,7 @@ fn what_others_may_have_written_is_not_obeyed() {
     }
 }
 
-/// Whoever may write to a directory on the way to a key can put another one there.
+/// A user who may write to a directory on the way to a key can put another key there.
 #[test]
 fn each_part_of_the_way_to_what_the_configuration_names_is_looked_at() {
     for (file, setting) in [
@@ -275,7 +275,7 @@ fn a_root_is_no_run_directory_and_none_is_in_the_other() {
     }
 }
 
-/// Who may rename what is above a directory may put his own there.
+/// A user who may rename what is above a directory may put another one there.
 #[test]
 fn what_others_could_replace_is_refused() {
     if !rustix::process::geteuid().is_root() {

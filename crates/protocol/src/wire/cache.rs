@@ -77,7 +77,7 @@ pub struct CachedLayerInfo {
     pub last_used: u64,
     /// The pinned image that it is of, if there is one.
     pub pinned_by: Option<String>,
-    /// Who uses it, if anybody does.
+    /// Its user, if it has one.
     pub in_use_by: Option<String>,
 }
 

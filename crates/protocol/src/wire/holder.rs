@@ -11,7 +11,7 @@ use xebec_kernel::process;
 
 use crate::failure::{Failure, FailureKind};
 
-/// Who uses a view; it is unmounted when nobody does.
+/// A user of a view. The view is unmounted when it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Holder {
@@ -62,8 +62,8 @@ impl Holder {
     }
 }
 
-/// Who uses the view that is mounted at `view`, by names that users gave: containers and mount points. `containers` are those of
-/// this host.
+/// The users of the view that is mounted at `view`, by the names that people gave them: containers and mount points. `containers` are
+/// those of this host.
 pub fn users(view: &Path, holders: &[Holder], containers: &[Record]) -> Vec<String> {
     let on_it = containers.iter().filter(|record| record.view == view);
     let mut users: Vec<String> = on_it

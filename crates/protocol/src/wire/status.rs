@@ -52,7 +52,7 @@ pub struct Status {
     pub queue: u64,
     /// How long the oldest of them has waited, in milliseconds.
     pub oldest_wait_ms: Option<u64>,
-    /// Who waits longest for missing pages, for which file, and what for.
+    /// The reader that has waited longest for missing pages: its file, and what it waits for.
     pub oldest_reader: Option<Box<WaitReport>>,
     /// Whether it was told to stop and stays for readers only, to whom it refuses pages that are missing.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub struct SuspectStatus {
     pub view: String,
     /// The image it was made for.
     pub reference: String,
-    /// Who is still on it, and should be restarted.
+    /// Processes that are still on it. Restart them.
     pub processes: Vec<ProcessStatus>,
 }
 
@@ -122,7 +122,7 @@ pub struct ViewStatus {
     pub path: PathBuf,
     /// The image it was made for first.
     pub reference: String,
-    /// Who uses it.
+    /// Its holders.
     pub holders: Vec<Holder>,
     /// Layers, and how many are complete.
     pub layers: usize,

@@ -38,7 +38,7 @@ pub struct ContainerImage {
     pub document: Option<Vec<u8>>,
 }
 
-/// Whom to ask.
+/// The client that asks containerd.
 #[derive(Clone, Debug)]
 pub struct Owners {
     socket: PathBuf,

@@ -90,6 +90,6 @@ pub(super) fn text(headers: &HeaderMap, name: &str) -> Option<String> {
 
 /// The message of a call, unless it is compressed.
 pub(super) fn message_of(bytes: &Bytes) -> Option<&[u8]> {
-    // Whoever compresses what they ask is passed on, and sees containerd's own answer.
+    // A request that its client has compressed is passed on, and gets containerd's own answer.
     (*bytes.first()? == 0).then(|| bytes.get(FRAME..))?
 }

@@ -60,7 +60,7 @@ pub trait Blobs: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// Whose turn it is to fetch a blob, by namespace and digest.
+/// One lock for each blob that is fetched, by namespace and digest.
 type Turns = HashMap<(String, String), Arc<tokio::sync::Mutex<()>>>;
 
 /// What is missing in a containerd.
@@ -179,7 +179,7 @@ impl<B: Blobs> Missing<B> {
         let turn = self.turns().entry(key.clone()).or_default().clone();
         let brought = async {
             let _turn = turn.lock().await;
-            // Who was waited for has brought it.
+            // The call that was waited for has brought it.
             if is_there(&containerd, &asked.digest).await? {
                 return Ok(true);
             }

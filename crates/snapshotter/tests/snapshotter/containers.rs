@@ -194,7 +194,7 @@ async fn containers_are_shown_what_their_own_image_vouches_for() {
         Err(Code::FailedPrecondition)
     );
     assert_eq!(last(&host), "registry/app:1");
-    // Whose it is stays noted.
+    // The snapshot's owner stays on record.
     host.stop().await;
     host.owners = None;
     host.restart().await;

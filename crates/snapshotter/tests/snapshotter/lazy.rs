@@ -161,7 +161,7 @@ async fn what_is_pulled_meanwhile_is_said_or_waits() {
     let waited = tokio::time::timeout(Duration::from_millis(200), &mut waiting).await;
     assert!(waited.is_err(), "a layer was offered while others went");
     assert_eq!(host.offers(), 1);
-    // Who was there before is not waited for.
+    // The call does not wait for those that came before.
     drop(letting_go);
     cleaned.await.unwrap().unwrap();
     assert_eq!(waiting.await.unwrap(), Err(Code::AlreadyExists));

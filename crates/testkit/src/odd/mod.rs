@@ -28,7 +28,7 @@ pub struct Odd {
     pub name: &'static str,
     /// Makes it.
     pub make: fn() -> io::Result<Image>,
-    /// Who unpacks it, and as the specification says.
+    /// The programs that unpack it as the specification says.
     pub unpackers: &'static [Unpacker],
 }
 

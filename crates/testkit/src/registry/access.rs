@@ -1,4 +1,4 @@
-//! Who may do what: basic authentication, or tokens from a token server under `/token`.
+//! Checks what a client may do: basic authentication, or tokens from a token server under `/token`.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

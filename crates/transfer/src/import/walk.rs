@@ -50,7 +50,7 @@ pub(super) fn repositories(
 /// Whether a name leads to a directory in which repositories may be.
 fn may_hold_more(source: &Source, name: &str, tally: &Tally) -> bool {
     let path = layout::repository(name);
-    // Who says that it is missing was right a moment ago; whatever else it is, it is no repository's directory.
+    // The check that found it missing was right a moment ago. Whatever is there now is no repository's directory.
     match source.is_directory(&path) {
         Ok(true) => {}
         Ok(false) => return false,

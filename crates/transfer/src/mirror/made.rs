@@ -3,7 +3,7 @@
 //! A registry that runs does not say when a tag was set. That time decides which tags are the newest, and what was pushed lately; if it
 //! were the time of the copy, the order among the tags of one run would be chance, and a tag that a rule removed and the next run
 //! brings again would be newer than all others. So a tag that is not here yet counts as set when its image was made: the youngest one, if
-//! it names several. Whoever built the image wrote that time, and it is believed within bounds:
+//! it names several. The builder of the image wrote that time, so it counts within bounds:
 //!
 //! * One in the future counts as now. So nobody gets more by it than by a push.
 //! * One before there were such images is none. Builds that are to give the same bytes each time write 1970 or 1980. Then the time of

@@ -39,7 +39,7 @@ pub struct MirrorSettings {
     /// A PEM file with certificate authorities to trust beside those of the system.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Who logs in there.
+    /// The user name of the login there.
     #[serde(default)]
     pub username: Option<String>,
     /// The environment variable that has the password.

@@ -71,7 +71,7 @@ pub struct ViewRecord {
 /// The image that a view is for a holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldImage {
-    /// Who holds the view.
+    /// The holder of the view.
     pub holder: Holder,
     /// The image as it was named, in full.
     pub reference: String,

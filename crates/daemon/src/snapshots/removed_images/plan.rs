@@ -16,7 +16,7 @@ use xebec_snapshotter::lazy::Shown;
 use xebec_images::admission::chain_ids;
 use xebec_images::record::{ImageRecord, KeptFor};
 
-/// Who wants images.
+/// What shows which images are wanted.
 pub(super) struct Seen<'a> {
     pub(super) shown: &'a Shown,
     /// Images that were found a moment ago, of which a pull may be about to make the next snapshot; any, if that is not known.

@@ -153,7 +153,7 @@ async fn a_layer_is_for_images_of_repositories_that_have_it() {
     assert!(world.start(&registry, "thief/app").await.is_err());
 }
 
-/// Whoever has a registry of his own lets it say what he likes.
+/// A user with a registry of their own controls what that registry says.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_registry_must_give_what_only_who_has_the_layer_can_give() {
     let (world, layer) = (World::new(), private_layer());
@@ -172,7 +172,7 @@ async fn another_registry_must_give_what_only_who_has_the_layer_can_give() {
     assert_eq!(asked(&friend, "app", &layer), pieces);
 }
 
-/// Who knows most of a layer is asked for the same pieces however often he tries.
+/// A user who knows most of a layer is asked for the same pieces at each try.
 #[tokio::test(flavor = "multi_thread")]
 async fn trying_again_does_not_help() {
     let (world, layer) = (World::new(), layer_of(2_000_000));
@@ -218,7 +218,7 @@ async fn a_layer_whose_notes_are_lost_is_closed() {
     }
 }
 
-/// Earlier versions kept no notes. Whom they showed a layer to needs none, when there are others who show that they have it, too.
+/// Earlier versions kept no notes. A repository to which they showed a layer needs none, also when others show later that they have it.
 #[tokio::test(flavor = "multi_thread")]
 async fn layers_of_earlier_versions() {
     let (world, registry, layer) = (World::new(), FaultyRegistry::start().unwrap(), private_layer());
