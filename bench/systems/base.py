@@ -27,7 +27,7 @@ class System:
     def __init__(self, top, namespace):
         self.top, self.namespace = top, namespace
         self.node = None
-        # Who has containerd start containers, if that is not `ctr`.
+        # The client that has containerd start containers, if that is not `ctr`.
         self.engine = None
         # Another one if the way to the registry is longer (network.delayed).
         self.address = bench.REGISTRY

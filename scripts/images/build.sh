@@ -68,7 +68,7 @@ build_containerfile() {
     rm -rf "$context"
     mkdir -p "$context"
     cp -a "$(recipe "$name")/." "$context/"
-    # Who asks whether this fails switches off `set -e`, and an image of an earlier build must not be pushed for this one.
+    # A caller that tests whether this fails switches off `set -e`, and an image of an earlier build must not be pushed for this one.
     if [[ -x $context/prepare ]]; then (cd "$context" && ./prepare "$context") || return; fi
     buildah_here bud --isolation chroot --layers --format oci --tag "xebec-test/$name" \
         --file "$context/Containerfile" "$context" || return

@@ -35,7 +35,7 @@ pub struct Room {
     known: Mutex<Known>,
     /// Held by the thread that has room made.
     making: Mutex<()>,
-    /// Held by the one fill that makes room. Without it all fills could wait in threads that decode.
+    /// Held by the caller that is about to ask for room. Without it all callers could wait in threads that decode.
     turn: tokio::sync::Mutex<()>,
 }
 

@@ -241,7 +241,7 @@ fn local_image_starts(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(figures.join("; ")))
 }
 
-/// Who may say what a tag means: the registry at each start, only if this host does not know, or never.
+/// Xebec asks the registry what a tag means: at each start, only if this host does not know, or never.
 fn pull_policy(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let (names, one, two) = two_files(&lab)?;

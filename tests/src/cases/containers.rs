@@ -432,7 +432,7 @@ fn unknown_names(world: &World) -> Result<Outcome> {
     ))
 }
 
-/// Who interrupts `run -d` while its image is looked for leaves nothing.
+/// A `run -d` that is interrupted while it looks for its image leaves nothing.
 fn given_up(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let names = image(&lab, b"1")?;

@@ -168,7 +168,7 @@ fn debian(world: &World) -> Result<Outcome> {
             .collect();
         ensure!(ran.contains("reload xebec.service") && enabled == new, "{ran:?}");
     }
-    // Who removes it and installs it again has all of them.
+    // A user who removes the package and installs it again still has all of them.
     inside(&["dpkg", "--remove", "xebec"])?;
     ensure!(systemctl.ran()?.contains("disable xebec.socket xebec.service"));
     inside(&upgrade)?;

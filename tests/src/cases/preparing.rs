@@ -184,7 +184,7 @@ fn killed_meanwhile(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed("the name is free again".to_owned()))
 }
 
-/// Whoever runs another container does not end one whose `xebec run` was killed; it is listed, and its view is in use. When
+/// Running another container does not end one whose `xebec run` was killed; it is listed, and its view is in use. When
 /// it ends, the daemon finds that within a minute, without any further command.
 fn killed_while_it_serves(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;

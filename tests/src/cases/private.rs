@@ -21,7 +21,7 @@ use crate::world::World;
 const LIMIT: Duration = Duration::from_secs(240);
 /// Length of the private file, in bytes: a layer of many spans.
 const LENGTH: usize = 8 << 20;
-/// Who may read the owner's registry, where it asks.
+/// The user who may read the owner's registry, where it asks for a login.
 const USER: &str = "owner";
 const PASSWORD: &str = "0wner-s3cret";
 

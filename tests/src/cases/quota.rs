@@ -89,7 +89,7 @@ fn oldest_goes_first(world: &World) -> Result<Outcome> {
         read_again(&lab, names, seed)?;
         std::thread::sleep(APART);
     }
-    // Who proves a layer has it open, and it stays for that long.
+    // The worker has a layer open while it proves it, so the layer stays for that long.
     lab::wait_until(Duration::from_secs(60), "all are proven", || {
         Ok(lab.daemon_log("root")?.matches("is proven").count() == images.len())
     })?;

@@ -217,7 +217,7 @@ fn copies(world: &World, registry: &OwnRegistry, browser: &Browser) -> Result<St
     Ok(line)
 }
 
-/// Who has not logged in sees what everybody may and nothing else, can log in, and then sees the rest.
+/// A visitor who has not logged in sees what everybody may see and nothing else, can log in, and then sees the rest.
 fn rights(world: &World, registry: &OwnRegistry, browser: &Browser) -> Result<String> {
     fill(world, registry)?;
     let all = page(registry, browser, "/")?;

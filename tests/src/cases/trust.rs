@@ -322,7 +322,7 @@ fn bound(world: &World) -> Result<Outcome> {
     ))
 }
 
-/// Who may move a tag may let it name an image index that binds a lie. That says nothing about the image's own digest,
+/// A user who may move a tag may let it name an image index that binds a lie. That says nothing about the image's own digest,
 /// nor about another image index that binds the truth, also when the registry is away.
 fn lie_is_bound(world: &World) -> Result<Outcome> {
     let lie = Lie::new(world)?;

@@ -24,7 +24,7 @@ const LOG: &str = "info,xebec_daemon::snapshots::removed_images=debug";
 pub(crate) struct Snapshots<'a> {
     world: &'a World,
     keeper: Mutex<Option<Keeper>>,
-    /// Who starts it, if it is a service.
+    /// The service manager that starts it, if it is a service.
     manager: Option<ServiceManager>,
 }
 

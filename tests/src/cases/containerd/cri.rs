@@ -81,7 +81,7 @@ fn refuses_digest(world: &World, containerd: &Containerd<'_>, reference: &str) -
     Ok(())
 }
 
-/// Who may read the images of the registry that asks, and a line of htpasswd for it (bcrypt).
+/// The user who may read the images of the registry that asks, and a line of htpasswd for that user (bcrypt).
 pub(in crate::cases) const USER: &str = "robot";
 pub(in crate::cases) const PASSWORD: &str = "k3pt-s3cret";
 pub(in crate::cases) const WRONG: &str = "wr0ng-s3cret";

@@ -16,7 +16,7 @@ use crate::runner::Outcome;
 use crate::truth;
 use crate::world::{World, run};
 
-/// Who root in the container is here, user and group.
+/// The ids on this host of root in the container: user and group.
 const ROOT: (u32, u32) = (100_000, 200_000);
 /// What containerd is told of it.
 const MAPPED: &[&str] = &[
@@ -28,7 +28,7 @@ const MAPPED: &[&str] = &[
 /// A file of all images here that nothing needs.
 const COLD: &str = "usr/bin/perl";
 
-/// Whose a file is, user and group.
+/// The owner of a file: user and group.
 pub(in crate::cases) fn owner(path: &Path) -> Result<(u32, u32)> {
     let status = fs::symlink_metadata(path).with_context(|| path.display().to_string())?;
     Ok((status.uid(), status.gid()))
@@ -40,7 +40,7 @@ pub(in crate::cases) fn uppers(world: &World) -> Result<BTreeSet<PathBuf>> {
     entries.map(|entry| Ok(entry?.path())).collect()
 }
 
-/// Who owns the files "made" that were made since `before`.
+/// The owners of the files "made" that were made since `before`.
 pub(in crate::cases) fn written(world: &World, before: &BTreeSet<PathBuf>) -> Result<Vec<(u32, u32)>> {
     let mut written = Vec::new();
     for upper in uppers(world)?.difference(before) {

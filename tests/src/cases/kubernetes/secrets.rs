@@ -98,7 +98,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// Whoever looks at the pod sees what is wrong.
+/// A user who looks at the pod sees what is wrong.
 fn is_told(message: &str) -> Result<()> {
     let words = ["401", "authorization failed", "no basic auth credentials"];
     ensure!(words.iter().any(|word| message.contains(word)), "{message}");

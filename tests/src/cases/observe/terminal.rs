@@ -1,6 +1,6 @@
-//! Who runs a container in the foreground is told on the terminal which reader waits, also where the container has the terminal, and
-//! without a terminal is told nothing; but of a read that failed with what it was, wherever the command writes, and also by `logs`,
-//! `start --attach` and `exec`.
+//! A command that runs a container in the foreground tells on the terminal which reader waits, also where the container has the terminal.
+//! Without a terminal it tells nothing of that. It tells of a read that failed, and why, wherever it writes; `logs`, `start --attach` and
+//! `exec` do so, too.
 
 use std::fs;
 use std::process::{Command, Stdio};

@@ -14,7 +14,7 @@ use crate::world::{World, run};
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const EMPTY: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 
-/// Who may do what: everybody may read what is open, and `anna` everything.
+/// The rights: everybody may read what is open, and `anna` everything.
 pub(super) fn logins(world: &World) -> String {
     format!(
         "[auth]\nhtpasswd = \"{}\"\n\

@@ -167,7 +167,7 @@ fn command(names: &Names) -> Vec<&str> {
     [&[&names.tag[..], "60s"][..], &START[..]].concat()
 }
 
-/// Who reads early waits for what is on its way, and fetches nothing else; once all is there nobody is asked any more.
+/// A reader that reads early waits for what is on its way, and fetches nothing else; once all is there Xebec asks no registry.
 pub(super) fn overlap(world: &World) -> Result<Outcome> {
     let slow = Slow::new(world, SLOW)?;
     let (service, lab) = (&slow.service, &slow.service.lab);
