@@ -4,7 +4,7 @@
 //! * [`made`]: from what the indexer made of a layer to what the artifact lists.
 //! * [`own_table`]: layers that need no index.
 //!
-//! Promise: the same image gives the same artifact, byte for byte, whoever makes it: `xebec index --push` or a registry.
+//! Promise: the same image gives the same artifact, byte for byte, whichever program makes it: `xebec index --push` or a registry.
 //!
 //! May use: `format`, `index`, `oci`, `trust`. No network and no files: callers fetch, keep and push.
 

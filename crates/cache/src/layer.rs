@@ -314,8 +314,8 @@ impl CachedLayer {
 
     /// Gives the room of pages back: their claims go first, on disk too, then the bytes.
     ///
-    /// The caller must know that nobody has the data file open but this value, and that it raises events again for
-    /// whoever opens it next.
+    /// The caller must know that nothing but this value has the data file open, and that the file raises events again for
+    /// the next process that opens it.
     ///
     /// # Errors
     /// I/O errors. Nothing is claimed that is not there, then as ever.

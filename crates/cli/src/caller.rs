@@ -24,8 +24,8 @@ pub(crate) fn close_files() {
     let _ = MASK.set(before);
 }
 
-/// From here on what this process makes is for all users of the host to read, and what it starts makes such, too: that is so on
-/// every host, whoever installs.
+/// From here on all users of the host may read the files that this process makes, and so do files of the programs that it starts: that is
+/// so on every host, whichever user installs.
 pub(crate) fn make_usual_files() {
     closed::add_usual_files();
 }

@@ -2,7 +2,7 @@
 
 use xebec_protocol::failure::{Failure, FailureKind};
 
-/// The failures of a command that goes on after one. They are printed in order, the last by whoever gets it; the exit code is that
+/// The failures of a command that goes on after one. They are printed in order, the last by the function that gets it; the exit code is that
 /// of the first.
 #[derive(Default)]
 pub(crate) struct Failures {

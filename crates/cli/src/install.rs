@@ -35,7 +35,8 @@ pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(),
         true => removal(&options)?,
         false => setup(&options)?,
     };
-    // Before anything is done or told: whoever reads that it is installed may end it at once, and half of it is no installation.
+    // Before anything is done or printed: a program that reads that Xebec is installed may end this one at once, and half of the steps
+    // are no installation.
     let end = args.stay.then(End::expect).transpose()?;
     if !args.dry_run {
         let mut report = |step: &Step| {

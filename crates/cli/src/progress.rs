@@ -1,7 +1,7 @@
 //! What a command is doing, in one line on the terminal, and notices. Without a terminal there are only notices.
 //!
 //! The line appears when a command takes longer than a second. A thread draws it anew some times a second, so that it counts on
-//! while nothing is heard. It is the last line of the terminal at all times: whoever prints takes it away first
+//! while nothing is heard. It is the last line of the terminal at all times: code that prints takes it away first
 //! ([`Progress::show`], [`Progress::end`]).
 
 mod line;

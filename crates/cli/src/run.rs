@@ -112,7 +112,7 @@ impl Problem {
     }
 }
 
-/// Runs a container, and waits for its end. Reports to whoever waits for its start.
+/// Runs a container, and waits for its end. Reports to the command that waits for its start.
 pub(crate) fn run_container(
     paths: &Paths,
     job: &Start,

@@ -4,8 +4,8 @@
 //! container are killed by the container's own control groups. The supervisor notices that its container has ended, and keeps
 //! how; without a supervisor these commands do what is left to do.
 //!
-//! The lock of a container's directory serializes what must not happen at once: the supervisor has it, and whoever renames or
-//! removes the container.
+//! The lock of a container's directory serializes what must not happen at once: the supervisor holds it, and a command that renames
+//! or removes the container.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

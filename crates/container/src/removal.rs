@@ -42,8 +42,8 @@ pub(crate) fn remove_layer(path: &Path, all: bool) -> Result<(), RunError> {
     for name in [UPPER, WORK] {
         ignore_missing(path, remove_all(&path.join(name)))?;
     }
-    // Last what says that there is a container, and that it is being removed: whoever is killed in between leaves what a
-    // cleanup finds.
+    // The files that say that there is a container, and that it is being removed, go last: a process that is killed in between leaves
+    // what a cleanup finds.
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         if ![CONTAINER, REMOVE_MARKER]
             .map(Some)

@@ -1,4 +1,4 @@
-//! One start of a container as it is kept: who writes what into `container.json` and when.
+//! One start of a container as it is kept: which process writes what into `container.json`, and when.
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;

@@ -250,7 +250,7 @@ impl Ending {
 /// Views that are mounted.
 #[derive(Debug, PartialEq, Eq)]
 struct Mounted {
-    /// Which, and who uses them.
+    /// Which, and their users.
     reason: String,
     /// What is to be done first.
     advice: String,

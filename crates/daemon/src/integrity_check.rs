@@ -94,7 +94,7 @@ impl IntegrityCheck {
             self.corrections.report_mismatches(served);
             compared.map_err(|error| Failure::new(kind_of(&error), error))?;
         }
-        // Not only in memory: a power cut may bring back what was injected, and whoever injects next must not vouch for that.
+        // Not only in memory: a power cut may bring back what was injected, and the next recording must not vouch for that.
         self.durability.sync_layer(served).await?;
         unverified_sources::clear(self.images.store(), layer.key(), || {
             !layer.may_have_unverified() && !self.recording_admission.is_injecting(layer.key())

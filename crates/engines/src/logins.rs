@@ -29,7 +29,7 @@ const LARGEST: usize = 512 << 10;
 /// Logins are looked at for their age at least this often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The files, and who changes them.
+/// The files of logins, and the logins of pulls that go on.
 #[derive(Debug)]
 pub struct KeptLogins {
     file: PathBuf,

@@ -407,7 +407,7 @@ impl Writer {
             Output::StandardError => return io::stderr().lock().write_all(bytes),
             Output::File(path, file) => (path, file),
         };
-        // Moved away, or removed: who follows the name shall find the lines.
+        // Moved away, or removed: a user who follows the name must find the lines.
         let moved = match (&*file, std::fs::metadata(&*path)) {
             (Some(file), Ok(there)) => {
                 file.metadata().map(|open| (open.dev(), open.ino()))? != (there.dev(), there.ino())

@@ -1,6 +1,6 @@
-//! What happened to the contents of a registry, told to those who are to know.
+//! Events: what happened to the contents of a registry, for the audit log and for other programs.
 //!
-//! * [`event`]: what clients did, and who is told of it ([`Listener`]); [`gone`]: what the registry deleted by its rules.
+//! * [`event`]: what clients did, and the parts that hear of it ([`Listener`]); [`gone`]: what the registry deleted by its rules.
 //! * [`audit`]: a log of both, a line of JSON each, with what was refused.
 //! * [`webhooks`], `delivery`: notifications of the former to other programs, in the format of CNCF distribution.
 //!

@@ -3,7 +3,7 @@
 use xebec_container::Identity;
 use xebec_oci::Descriptor;
 
-/// Annotation of the configuration's descriptor: JSON that says who the configuration's `User` is by the image's lists.
+/// Annotation of the configuration's descriptor: JSON with the ids of the configuration's `User` by the image's lists.
 pub const USER_ANNOTATION: &str = "dev.xebec.user";
 
 /// Largest configuration of an image that travels inside a manifest. Most have a few thousand bytes.

@@ -101,7 +101,7 @@ async fn fetch_frame(images: &Images, key: LayerKey, digest: Digest, size: u64) 
         let descriptor = BlobRef { digest, size }.descriptor(FRAME_TYPE);
         match client.blob(&repository, &descriptor, MAX_FRAME).await {
             Ok(bytes) => {
-                // Kept, so that the next proof, and whoever wants the tar file, need not ask.
+                // Kept, so that the next proof, and a command that restores the tar file, need not ask.
                 let _ = write_atomically(&path, &bytes);
                 return Ok(bytes.to_vec());
             }

@@ -74,7 +74,7 @@ impl<'a> Keeper<'a> {
             false => Custody::Own,
         };
         let pid = std::process::id().cast_signed();
-        // The file first: whoever learns the id from the journal compares it with the file.
+        // The file first: a process that learns the id from the journal compares it with the file.
         write_pid(&config.pid_file(), pid)?;
         holdings.journal.record_keeper(pid, custody);
         for (name, descriptor) in holdings.for_successor() {

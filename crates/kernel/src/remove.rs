@@ -1,6 +1,6 @@
 //! Removes a directory with all that is in it, and nothing that is mounted there.
 //!
-//! What is removed may be what a container wrote, and whoever administers the host may have mounted something below it. So each
+//! What is removed may be what a container wrote, and an administrator may have mounted something below it. So each
 //! directory is opened by its name in the one above, which is open, and never through a link or onto another mount (`openat2`,
 //! `RESOLVE_NO_XDEV`; a mount of the same file system is another mount, too). What is mounted on it after that is not seen by a
 //! descriptor, and the kernel does not remove a directory on which something is mounted.

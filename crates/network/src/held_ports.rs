@@ -5,7 +5,7 @@
 //! process only. A supervisor that was killed holds nothing, and its container may run on; so the ports of
 //! other attachments are compared as well.
 //!
-//! A TCP socket is bound and does not listen: who connects before the firewall leads to the container is refused at once, and
+//! A TCP socket is bound and does not listen: a client that connects before the firewall leads to the container is refused at once, and
 //! tries again, instead of waiting for an answer. The firewall leads every later connection past it.
 
 use std::io;

@@ -3,7 +3,7 @@
 //! ```text
 //! <root>/networks/NAME.conflist       a network; a change of networks locks this directory
 //! <run>/networks/lock                 held by a process that rewrites names
-//! <run>/networks/attachments/ID.json  one container's attachment; who detaches those of others locks this directory
+//! <run>/networks/attachments/ID.json  one container's attachment; a process that detaches another's locks this directory
 //! <run>/networks/ipam/NAME/           the addresses that are taken, by the plugin host-local
 //! <run>/netns/ID                      the mount point of an attachment's namespace
 //! ```

@@ -1,7 +1,7 @@
 //! What happened on this host, for `xebec explain` after the daemon has ended: waits of readers, starts, and containers.
 //!
 //! It is in `<root>/history`, in two logs of lines of JSON (`docs/formats/history.md`). The worker appends to them in the background;
-//! whoever explains reads them. Both are bounded: a log that is full becomes the older half of what is kept, and the older half
+//! `xebec explain` reads them. Both are bounded: a log that is full becomes the older half of what is kept, and the older half
 //! before it goes. Nothing depends on them, so they are never synced, and what cannot be written is left out.
 
 mod log;

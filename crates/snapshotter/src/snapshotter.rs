@@ -347,7 +347,7 @@ impl<L: LazyImages> Snapshotter<L> {
         Ok(())
     }
 
-    /// Deletes what removed snapshots left, and lets go what only they needed of lazy images, and waits for it: whoever asks
+    /// Deletes what removed snapshots left, releases what only they needed of lazy images, and waits for it: the client
     /// looks at the disk afterwards.
     ///
     /// # Errors

@@ -108,8 +108,8 @@ pub fn postgres(programs: &Path, directory: &Path, settings: &[&str]) -> Result<
     })
 }
 
-/// The same at a port of 127.0.0.1, too, which is returned: with TLS, if there are a certificate and its key, in PEM. Everybody may connect there
-/// as everybody, but for `bound`, who needs a password and TLS.
+/// The same at a port of 127.0.0.1, too, which is returned: with TLS, if there are a certificate and its key, in PEM. A client may connect there
+/// as any user, but as `bound` only with a password and TLS.
 ///
 /// # Errors
 /// As of [`postgres`].

@@ -1,4 +1,4 @@
-//! What was moved so far, and what was skipped: written by those who move, read by who shows it.
+//! What was moved so far, and what was skipped: the code that moves writes it, and the code that reports reads it.
 
 use parking_lot::Mutex;
 use serde::Serialize;

@@ -16,7 +16,7 @@ use super::finding::Finding;
 /// Permissions by which others change what is not theirs.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Checks `daemon.toml`, `registries.toml`, `trust.toml`, and who can change the files that the last two name.
+/// Checks `daemon.toml`, `registries.toml`, `trust.toml`, and which users can change the files that the last two name.
 pub(super) fn check(paths: &Paths) -> Vec<Finding> {
     let settings = Settings::load(&paths.settings(), &Overrides::new());
     let mut findings = vec![
@@ -48,7 +48,7 @@ pub(super) fn check(paths: &Paths) -> Vec<Finding> {
     findings
 }
 
-/// What `registries.toml` names: whoever can change it makes Xebec trust a registry of his own, or run a program of his own.
+/// What `registries.toml` names: a user who can change it can make Xebec trust a registry of their own, or run a program of their own.
 fn named_by_registries(paths: &Paths) -> Vec<Finding> {
     let Ok(settings) = Clients::new(paths).settings() else {
         return Vec::new();

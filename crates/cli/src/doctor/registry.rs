@@ -32,7 +32,7 @@ pub(super) fn probe(paths: &Paths, name: &str) -> Result<ProbeReport, Failure> {
     probed.map_err(|error| Failure::new(FailureKind::Registry, told(&error)))
 }
 
-/// What a client advises is to ask the doctor, who is asked here.
+/// The error's text. The client's advice is to run the doctor, which runs here, so this gives other advice.
 fn told(error: &ClientError) -> String {
     match (error.silence(), error.target()) {
         (Some(time), Some(target)) => format!(

@@ -26,7 +26,7 @@ pub(super) enum Asker {
     Other,
 }
 
-/// A reference, the manifest's digest if that was named, and who asked.
+/// A reference, the manifest's digest if that was named, and the client that asked.
 type Key = (String, Option<String>, Asker);
 /// What that led to, and when it was known.
 type Found = Arc<OnceCell<(Instant, Result<Arc<Admission>, NotLazy>)>>;

@@ -6,8 +6,8 @@
 //! its index when nothing of it was here, at no request, and those from which it was read whole. Any other must show once that it
 //! has the layer, which counts for as long as the layer is kept, also while no registry can be asked.
 //!
-//! A registry in which another repository is known to have the layer is asked for one byte: it has the blob, and says who may
-//! read it. Any other registry may belong to the author of the image, and lie. It must give pieces of the layer,
+//! A registry in which another repository is known to have the layer is asked for one byte: it has the blob, and decides which users
+//! may read it. Any other registry may belong to the author of the image, and lie. It must give pieces of the layer,
 //! which are compared with the index. They are drawn by lot, once for all repositories: a user who knows a part of the layer, as of
 //! a program that is public but for its key, cannot try until that part is drawn. Large pieces are as likely as all the small ones that
 //! are as large together, and what cannot be asked for is drawn, too, and then nothing is shown: what is left out would be what

@@ -14,7 +14,7 @@
 //! 3. An entry whose file was not yet known says so ([`Owed::file`] is `None`): its range must be filled in
 //!    every file it could be.
 //! 4. One descriptor table owes answers at a time: the old worker must be gone before a successor adopts. The keeper
-//!    waits for that; and whoever adopts holds a lock on the journal until its process ends, so that a keeper which
+//!    waits for that; and a worker that adopts holds a lock on the journal until its process ends, so that a keeper which
 //!    does not know of a worker cannot set another beside it ([`Journal::adopt`]).
 //! 5. An entry that was being filled when a worker died remembers it ([`Journal::record_end`],
 //!    [`Owed::is_condemned`]).

@@ -181,7 +181,7 @@ impl Journal {
             .compare_exchange(0, worker_pid, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// Remembers who keeps, and who sees to it that somebody does.
+    /// Records the keeper's process, and the program that starts keepers.
     pub fn record_keeper(&self, pid: i32, custody: Custody) {
         let header = &self.mapping.layout().header;
         header.keepers.fetch_add(1, Ordering::Relaxed);

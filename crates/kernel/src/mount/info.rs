@@ -86,8 +86,8 @@ pub fn is_mounted(target: &Path) -> Result<bool, MountError> {
     Ok(mounts()?.iter().any(|mount| mount.target == target))
 }
 
-/// Fails if something is mounted at `directory` or below it, as the table has their paths: who removes the directory would take what
-/// an administrator mounted there for its contents, or leave it and remove the files beside it.
+/// Fails if something is mounted at `directory` or below it, as the table has their paths. A caller that removes the directory would take
+/// what an administrator mounted there for its contents, or leave it and remove the files beside it.
 ///
 /// # Errors
 /// An error that names the mount and says to unmount it; [`MountError::Table`].

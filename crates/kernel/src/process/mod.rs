@@ -151,7 +151,7 @@ pub fn keep_memory_to_itself() -> io::Result<()> {
     Ok(rustix::process::setrlimit(Resource::Core, none)?)
 }
 
-/// From here on what this process writes to its standard output and error goes to `to`, and whoever waits for the end of these
+/// From here on what this process writes to its standard output and error goes to `to`, and a reader that waits for the end of these
 /// waits no more.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 //! Whatever breaks, nothing is asked for twice: a range or stream that ended early goes on where it stopped.
 //! A registry that answers a range request with the whole blob is noticed; its answer is used, and the caller
 //! can have the rest of it too ([`Client::blob_range_or_whole`]). Ranges and streams are *not* verified here:
-//! a range has no digest of its own, and who takes a stream computes the digest while using it.
+//! a range has no digest of its own, and the reader of a stream computes the digest while using it.
 
 use std::ops::Range;
 

@@ -113,7 +113,7 @@ pub struct ProcessStatus {
     pub command: String,
 }
 
-/// A mounted view and who uses it.
+/// A mounted view and its users.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ViewStatus {
     /// Its name.

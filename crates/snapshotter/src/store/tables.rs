@@ -8,7 +8,7 @@ use crate::error::{ErrorKind, SnapshotError};
 use crate::record::Record;
 
 /// Longest record, in bytes. It holds what clients are told of a snapshot but for its name, and one message must hold that:
-/// whoever lists the others is told of this one, too.
+/// a client that lists the others gets this one, too.
 const LONGEST_RECORD: usize = LONGEST_MESSAGE - (16 << 10);
 
 pub(super) struct Tables<'t> {

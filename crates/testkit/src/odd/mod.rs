@@ -1,6 +1,6 @@
 //! A catalogue of odd but valid images: each shows one thing that layers in the field have, in a few files.
 //!
-//! All are deterministic. [`all`] lists them, and says who else can unpack which.
+//! All are deterministic. [`all`] lists them, and says which other programs can unpack which.
 
 mod layering;
 mod parts;

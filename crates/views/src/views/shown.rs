@@ -55,7 +55,7 @@ impl Views {
     /// When it cannot be seen what is mounted.
     pub fn shown_on(&self, directory: &Path) -> Result<Option<Shown>, Failure> {
         let table = self.lock();
-        // What cannot be opened shows nothing; whoever mounts there is told why.
+        // What cannot be opened shows nothing; a command that mounts there tells why.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(opened) = rustix::fs::open(directory, flags, Mode::empty()) else {
             return Ok(None);
