@@ -235,7 +235,7 @@ def resident(path):
             return []
         pages = (size + PAGE - 1) // PAGE
         held = (ctypes.c_ubyte * pages)()
-        # Not `mmap` of the module, whose address cannot be had for a read-only mapping.
+        # Not `mmap` of the module, which gives no address for a read-only mapping.
         bench.LIBC.mmap.restype = ctypes.c_void_p
         address = bench.LIBC.mmap(None, ctypes.c_size_t(size), mmap.PROT_READ, mmap.MAP_SHARED, descriptor, ctypes.c_long(0))
         if bench.LIBC.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), held) != 0:

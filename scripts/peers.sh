@@ -88,7 +88,7 @@ build_crate bench/peers/nydus nydus-rs nydusd nydus-image || {
     failed=1
 }
 take_erofs_utils || {
-    say "SKIPPED mkfs.erofs: a newer one cannot be had here; BENCH_EROFS_UTILS may name a folder that has it"
+    say "SKIPPED mkfs.erofs: no newer one is available here; BENCH_EROFS_UTILS may name a folder that has it"
     failed=1
 }
 exit "$failed"

@@ -1,4 +1,4 @@
-"""nydus's processes, which its snapshotter leaves behind, and what is said of its version."""
+"""nydus's processes, which its snapshotter leaves behind, and the text about its version."""
 
 import os
 import resource

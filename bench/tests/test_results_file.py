@@ -1,4 +1,4 @@
-"""What is kept of a benchmark, when it goes on, and what counts as whole."""
+"""The results file of a benchmark, when it goes on, and what counts as whole."""
 
 import json
 import os

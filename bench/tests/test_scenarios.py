@@ -1,4 +1,4 @@
-"""What scenarios are made of: edited images, what fills an object store, and what is kept of what fails."""
+"""What scenarios are made of: edited images, what fills an object store, and which files stay of a scenario that fails."""
 
 import gzip
 import io

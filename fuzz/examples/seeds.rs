@@ -365,7 +365,7 @@ fn confinement() -> io::Result<()> {
     put("image_users", "two-lists", &files)
 }
 
-/// What is kept of a container, and what it and the daemon say to each other.
+/// The record of a container, and the messages between a command and the daemon.
 fn containers() -> io::Result<()> {
     let saved = json!({"version": 1, "id": "0123456789ab", "image": "web:1", "manifest": LAYER, "command": ["nginx"],
         "created_ms": 1, "started_ms": 2, "finished_ms": null, "status": "running", "exit_code": null, "reason": null,

@@ -273,13 +273,13 @@ impl ControlPlane {
         wait_until(START, "the pod is gone", || Ok(self.get(&place)?.is_none()))
     }
 
-    /// What is known of a pod.
+    /// The state of a pod.
     pub(crate) fn status(&self, namespace: &str, name: &str) -> Result<Option<Value>> {
         let pod = self.get(&place_of(namespace, name))?;
         Ok(pod.map(|pod| pod["status"].clone()))
     }
 
-    /// Waits until what is known of a pod is so.
+    /// Waits until the state of a pod is so.
     pub(crate) fn comes_to(
         &self,
         (namespace, name): (&str, &str),
@@ -303,7 +303,7 @@ impl ControlPlane {
         Ok(containers(&status))
     }
 
-    /// Waits until a pod waits because its image cannot be had, and gives what the kubelet says of it. It says why at the
+    /// Waits until a pod waits because its image cannot be pulled, and gives the kubelet's message. It says why at the
     /// moment of the refusal, and then only that it waits.
     pub(crate) fn is_refused(&self, namespace: &str, name: &str) -> Result<String> {
         let reasons = ["ErrImagePull", "ErrImageNeverPull"];

@@ -26,7 +26,7 @@ const SETTINGS: &str = "[budget]\nattempts = 4\nbase_delay = \"20ms\"\nmax_delay
     total_deadline = \"6s\"\nresponse_timeout = \"2s\"\nstall_window = \"1s\"\nstall_bytes = 4096\n";
 /// Settings of the daemon: readers are refused after seconds, too.
 const DAEMON: &str = "fill_wait = \"6s\"\n";
-/// `EIO`, what a reader gets whose bytes cannot be had.
+/// `EIO`, which a reader gets if its bytes cannot be fetched.
 const EIO: i32 = 5;
 
 /// The surroundings of a case about faults.

@@ -61,7 +61,7 @@ pub struct Compared {
     pub mismatches: u64,
 }
 
-/// A layer that is kept on a disk, and what is known of it without its files.
+/// A layer that is kept on a disk, and what is known about it without its files.
 pub struct LayerPlace<'a> {
     /// The disk.
     pub disk: &'a Arc<dyn Disk>,

@@ -28,7 +28,7 @@ pub trait MakeRoom: Send + Sync {
     fn make_room(&self, bytes: u64) -> bool;
 }
 
-/// Where a store's writers ask for room, and what is known of the room there is.
+/// Where a store's writers ask for room, and what is known about the room there is.
 #[derive(Default)]
 pub struct Room {
     maker: OnceLock<Arc<dyn MakeRoom>>,

@@ -24,7 +24,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// What is shown of containers beyond what is kept of them.
+/// What is shown of containers beyond their records.
 pub(crate) struct Known {
     /// The time, in milliseconds since 1970.
     now: u64,

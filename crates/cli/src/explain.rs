@@ -44,7 +44,7 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What the daemon knows of a name's waits, or what is kept of them where none runs.
+/// What the daemon knows about a name's waits, or what the history has of them if no daemon runs.
 pub(crate) fn waits_of(paths: &Paths, name: &str) -> Result<Explanation, Failure> {
     let request = Request::Explain {
         name: name.to_owned(),

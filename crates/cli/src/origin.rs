@@ -49,7 +49,7 @@ impl Origin {
         })
     }
 
-    /// What is kept of a container to start it again.
+    /// What Xebec keeps of a container to start it again.
     pub(crate) fn of(container: &Container) -> Result<Self, Failure> {
         let name = &container.name;
         let host =
@@ -121,7 +121,7 @@ fn parse(arguments: &[String], directory: &Path) -> Result<RunArgs, Failure> {
         }
         Ok(_) => Err(Failure::host(
             "start a container again",
-            "what is kept of it is no `xebec run`",
+            "its record is no `xebec run`",
         )),
         Err(error) => Err(Failure::host("start a container again as it was started", error)),
     }

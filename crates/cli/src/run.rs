@@ -223,7 +223,7 @@ impl StartOver {
         }));
     }
 
-    /// The container is gone. Waits until all is known of its start.
+    /// The container is gone. Waits until all is known about its start.
     fn end(mut self) {
         if self.telling.is_none() {
             self.tell(None);

@@ -14,7 +14,7 @@
 //!
 //! # What this crate may use
 //!
-//! `kernel`, and no other crate of Xebec. It knows neither containers nor runtimes: [`Surroundings`] is what it is told of both.
+//! `kernel`, and no other crate of Xebec. It knows neither containers nor runtimes: its caller describes both by [`Surroundings`].
 //! It reads files of the host and changes nothing.
 //!
 //! # Where to look

@@ -40,7 +40,7 @@ pub(crate) struct Bundle {
     /// The directory of the layer.
     state: PathBuf,
     record: Record,
-    /// What is kept of the container.
+    /// The record of the container.
     saved: SavedRun,
     runtime: Runtime,
     security: SecurityContext,

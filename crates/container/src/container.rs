@@ -11,12 +11,12 @@ use crate::record::{self, Record};
 use crate::saved::{Saved, SavedProcess, SavedStatus, stopped_in_boot};
 use crate::{Again, Directories, ExitCode, RecordError, control_groups, saved_run};
 
-/// A container: what is kept of it, and what runs of it.
+/// A container: its record, and what runs of it.
 #[derive(Clone, Debug)]
 pub struct Container {
     /// Its name.
     pub name: String,
-    /// What is kept of it. `None` if an earlier version made it, or if its file cannot be read.
+    /// Its record. `None` if an earlier version made it, or if its file cannot be read.
     pub saved: Option<Saved>,
     /// What runs of it, or is about to run.
     pub record: Option<Record>,

@@ -1,7 +1,7 @@
 //! Where a container's files are.
 //!
 //! ```text
-//! <state>/<id>/container.json what is known of the container for as long as it exists
+//! <state>/<id>/container.json the record of the container for as long as it exists
 //!              upper          its layer
 //!              work           scratch directory of overlayfs
 //!              log, log.1 …   what it wrote, if it is detached
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use xebec_network::Places;
 use xebec_volume::VolumeStore;
 
-/// What is known of a container, in its directory.
+/// The record of a container, in its directory.
 pub(crate) const CONTAINER: &str = "container.json";
 
 /// The marker of a container that a user stopped.

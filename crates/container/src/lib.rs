@@ -44,7 +44,7 @@
 //! | `record`, `cleanup`, `other_namespace` | which containers there are, and what killed supervisors left |
 //! | `spec`, `process`, `user` | the runtime's configuration |
 //! | `command_check` | whether the command is there, before the runtime looks |
-//! | `saved`, `saved_run`, `container` | what is kept of containers, and finding them |
+//! | `saved`, `saved_run`, `container` | records of containers, and finding them |
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
 //! | `network` | the container's network, and its files in `/etc` that follow from it |
 //! | `probe_watch`, `output` | readiness, by the crate `probe` |

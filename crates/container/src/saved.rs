@@ -1,4 +1,4 @@
-//! What is known of a container for as long as it exists, whether it runs or not: `container.json` in its directory.
+//! The record of a container for as long as it exists, whether it runs or not: `container.json` in its directory.
 //!
 //! The file appears whole or not at all. Only the process that has the lock of the container's directory writes it: the
 //! supervisor, or a command that works on a container that does not run. So no writer overwrites what another one has
@@ -25,7 +25,7 @@ const VERSION: u32 = 1;
 /// Largest file that is read. The longest command line of Linux has 2 MiB for each string.
 const LIMIT: u64 = 64 << 20;
 
-/// What is known of a container for as long as it exists.
+/// The record of a container for as long as it exists.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
     /// The version of the format.
@@ -183,7 +183,7 @@ fn path(directory: &Path) -> PathBuf {
 /// Brings a container's file to the disk, if it was written without that.
 pub(crate) fn sync(directory: &Path) {
     if let Err(error) = sync_files(directory, &[CONTAINER]) {
-        tracing::debug!(%error, "cannot sync what is known of a container");
+        tracing::debug!(%error, "cannot sync the record of a container");
     }
 }
 

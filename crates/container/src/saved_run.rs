@@ -13,7 +13,7 @@ use crate::saved::{
 };
 use crate::{Again, ExitCode, RunError, RunOptions, StopSignal};
 
-/// What is kept of a container while this process runs it.
+/// The record of a container while this process runs it.
 pub(crate) struct SavedRun {
     directory: PathBuf,
     saved: Saved,
@@ -37,7 +37,7 @@ impl SavedRun {
         }
     }
 
-    /// Takes what is kept of a container that exists. Returns whether there is something.
+    /// Takes the record of a container that exists. Returns whether there is one.
     pub(crate) fn take(&mut self, options: &RunOptions) -> Result<bool, RunError> {
         let Some(mut saved) = Saved::read(&self.directory)? else {
             return Ok(false);
@@ -142,13 +142,13 @@ impl SavedRun {
             self.write(|saved, directory| saved.write_durably(directory));
         }
         if let Err(error) = add_exit_code(&self.directory, code) {
-            tracing::debug!(%error, "cannot note a container's exit code for those who wait for it");
+            tracing::debug!(%error, "cannot note a container's exit code for processes that wait for it");
         }
     }
 
     fn write(&self, write: impl FnOnce(&Saved, &Path) -> Result<(), crate::RecordError>) {
         if let Err(error) = write(&self.saved, &self.directory) {
-            tracing::warn!(%error, "what is known of the container is not up to date");
+            tracing::warn!(%error, "the record of the container is not up to date");
         }
     }
 }

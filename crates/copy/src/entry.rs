@@ -9,7 +9,7 @@ use xebec_kernel::file::FileIdentity;
 
 use super::error::CopyError;
 
-/// What is kept of every file.
+/// The attributes that a copy keeps of every file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     /// The permissions, with the bits of `chmod(1)` above them.

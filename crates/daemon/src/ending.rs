@@ -257,7 +257,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// What is said of these views; nothing if there are none. `containers` are those of this host.
+    /// The message about these views; nothing if there are none. `containers` are those of this host.
     fn of(views: &[ViewRecord], containers: &[Record]) -> Option<Self> {
         if views.is_empty() {
             return None;
@@ -287,7 +287,7 @@ impl Mounted {
     }
 }
 
-/// What is said of so many readers that wait for bytes, some of which are known by name.
+/// The message about so many readers that wait for bytes, some of which are known by name.
 fn readers_wait<'a>(count: u64, known: impl Iterator<Item = &'a Process>) -> String {
     let of = |process: &Process| match &process.container {
         Some(container) => format!(

@@ -12,7 +12,7 @@
 //! * `runtime_images`: loads runtime images, `load_ahead` with a pull; `injections`: into which layers their pages may go;
 //!   `populate`: prefills the page cache of a view with them; `integrity_check`: compares unverified pages of earlier recordings
 //!   before a stricter reader uses the layer; `corrections`: the alarm when they were wrong.
-//! * `starts`: watches what services read while they start; `start_reports`, `start_facts`: report it; `learning`: what is kept of
+//! * `starts`: watches what services read while they start; `start_reports`, `start_facts`: report it; `learning`: the profile of
 //!   it; `view_read_ahead`: how far the kernel reads ahead meanwhile.
 //! * `quota`: how large the cache may be; `eviction`: removes a layer's data without harm to readers; `building`: tells them that a
 //!   view is on its way; `view_cleanup`: gives up what went with its views.

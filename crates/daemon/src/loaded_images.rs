@@ -17,7 +17,7 @@ use crate::start_facts::Recorded;
 /// How long a query waits for a load that still runs.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
-/// What is said of it then.
+/// The message about it then.
 pub(crate) const STILL_COMING: &str = "it was still coming";
 
 /// A runtime image that was loaded, or could not be.

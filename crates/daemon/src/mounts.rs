@@ -281,7 +281,7 @@ impl Mounts {
     }
 }
 
-/// What is said of an image when it is mounted; the view is not known yet.
+/// The reply about an image when it is mounted; the view is not known yet.
 fn describe(prepared: &PreparedImage) -> Result<Mounted, Failure> {
     let config = serde_json::from_slice(&prepared.found.config_bytes)
         .map_err(|error| Failure::new(FailureKind::Integrity, error))?;

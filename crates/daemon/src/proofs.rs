@@ -119,7 +119,7 @@ impl Proofs {
     }
 }
 
-/// What is said of an index that mismatches.
+/// The message about an index that mismatches.
 pub(crate) fn alarm(key: LayerKey, problem: &str) -> String {
     format!(
         "ALARM: the index of {key} shows other contents than the layer has: {problem}. Xebec does not use it again. \

@@ -31,7 +31,7 @@ const MISSED_PART: u64 = 50;
 const MANY_UNUSED: u64 = 64;
 const UNUSED_PART: u64 = 4;
 
-/// What is known of a start, apart from what was seen of it.
+/// The facts about a start, apart from what was measured.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     /// The image as it was named, in full.
@@ -224,7 +224,7 @@ fn keys(start: &Facts) -> Vec<LayerKey> {
         .collect()
 }
 
-/// What is told of a start.
+/// The report of a start.
 pub(super) fn report(start: &Facts, over: &Over, seen: &Seen, tree: Option<&ViewTree>) -> StartReport {
     let sorted = Sorted::new(start, seen);
     let (missed_files, more_files) =

@@ -131,7 +131,7 @@ impl StartTable {
     }
 }
 
-/// What is known of a start before its view is mounted.
+/// The facts about a start before its view is mounted.
 pub(crate) struct StartPlan {
     pub(crate) argv: Vec<String>,
     /// Whether a profile is to be kept.
@@ -162,7 +162,7 @@ pub(crate) struct ActiveStart {
 }
 
 impl ActiveStart {
-    /// What is known of it, with what loading its recording came to.
+    /// The facts about it, with what loading its recording came to.
     pub(crate) async fn facts_at_end(&self, patience: Duration) -> Facts {
         let mut facts = self.facts.clone();
         let Some(mut loading) = self.loading.clone() else {

@@ -122,7 +122,7 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// What is known of a start before its view is mounted; `None` when it is none, or not to be watched.
+    /// The facts about a start before its view is mounted; `None` when it is none, or not to be watched.
     pub(crate) fn plan(&self, prepared: &PreparedImage, purpose: &Purpose) -> Option<StartPlan> {
         let Purpose::Service(command) = purpose else {
             return None;
@@ -280,7 +280,7 @@ impl Starts {
             .retain(|active| !Arc::ptr_eq(active, &start));
     }
 
-    /// Keeps with what is known of an image who its user is, unless that is kept already.
+    /// Adds the ids of its user to the record of an image, unless the record has them.
     async fn remember_user(&self, holder: Holder, user: Identity) {
         let (views, records) = (self.views.clone(), self.records.clone());
         let remember = move || {

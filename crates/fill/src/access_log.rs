@@ -63,7 +63,7 @@ struct Noted {
     who: Vec<Who>,
 }
 
-/// All that was noted of a start.
+/// All notes on a start.
 #[derive(Debug, Default)]
 pub struct AllAsked {
     /// In the order in which it was asked for.

@@ -413,7 +413,7 @@ impl FillService {
         self.end(&waiter, filled, answer);
     }
 
-    /// Answers a reader. What is known of its wait is complete before it goes on, so that it can ask for it.
+    /// Answers a reader. The notes on its wait are complete before it goes on, so that the reader can ask for them.
     fn end(&self, waiter: &Waiter, filled: Result<(), Unfilled>, answer: Answer) {
         // Known before it goes on: afterwards it may be gone.
         let process = waiter.process();

@@ -510,6 +510,6 @@ mod tests {
         waits.end(&waiter, None);
         assert!(waits.newly_slow().is_empty());
         drop(waits.begin(&event(2, now() - 1_000_000_000), None, 0..4096));
-        assert!(waits.oldest().is_none(), "whoever was to serve it is gone");
+        assert!(waits.oldest().is_none(), "the task that was to serve it is gone");
     }
 }

@@ -183,7 +183,7 @@ mod tests {
         (index.layer, index.layer_size)
     }
 
-    /// An image of that layer whose configuration says this diff ID, and what is known of its chain.
+    /// An image of that layer whose configuration says this diff ID, and the facts about its chain.
     fn judged(images: &Images, layer: (Digest, u64), diff_id: Digest) -> Option<(Digest, bool)> {
         let config = json!({"architecture": "amd64", "os": "linux",
                             "rootfs": {"type": "layers", "diff_ids": [diff_id]}});

@@ -55,7 +55,7 @@ impl Limits {
 #[derive(Debug)]
 pub(super) struct Budget {
     limits: Limits,
-    /// Of that which is counted for all.
+    /// Of what is counted for all.
     held: AtomicU64,
 }
 

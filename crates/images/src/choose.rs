@@ -73,7 +73,7 @@ struct Search {
 }
 
 impl<'a> Choice<'a> {
-    /// Finds an admitted index for each layer, and begins to write down what is known of the image now. The caller of the
+    /// Finds an admitted index for each layer, and begins to write the image's record now. The caller of the
     /// start learns before that which image it is.
     pub async fn prepare(
         &self,

@@ -69,7 +69,7 @@ impl Images {
         &self.clients
     }
 
-    /// What is known of images.
+    /// The records of images.
     pub fn records(&self) -> &Records {
         &self.records
     }

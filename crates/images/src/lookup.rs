@@ -67,7 +67,7 @@ pub fn by_first_digits<T>(
     Err(Failure::new(FailureKind::Usage, message))
 }
 
-/// What is said of a name that means no image on this host. `otherwise` is what else can be done about it, as a clause; it is left out
+/// The message for a name that means no image on this host. `otherwise` is what else the user can do, as a clause; it is left out
 /// where the name looks like too few digits of an image.
 pub fn not_known(name: &str, otherwise: &str) -> Failure {
     let digits = without_algorithm(name);

@@ -157,7 +157,7 @@ impl Records {
         records
     }
 
-    /// Writes a record, and takes its references from older manifests: a tag names one manifest. Of what is known of its own manifest
+    /// Writes a record, and takes its references from older manifests: a tag names one manifest. Of the record of its own manifest
     /// references, whether it is pinned, and its user stay, unless the record has a user.
     ///
     /// # Errors
@@ -228,7 +228,7 @@ impl Records {
         lock_file(&self.directory.with_extension("lock"), 0o666)
     }
 
-    /// Changes what is known of an image, and nothing else; false if nothing is.
+    /// Changes the record of an image, and nothing else; false if there is none.
     ///
     /// # Errors
     /// When the file cannot be written.

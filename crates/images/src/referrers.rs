@@ -130,7 +130,7 @@ impl Referrers {
         found
     }
 
-    /// Whether the list was asked for ahead, and could not be had.
+    /// Whether the list was asked for ahead, and could not be fetched.
     pub fn is_in_vain(&self) -> bool {
         self.in_vain.load(Ordering::Relaxed)
     }
@@ -138,7 +138,7 @@ impl Referrers {
     /// One of them.
     ///
     /// # Errors
-    /// When it cannot be had.
+    /// When it cannot be fetched.
     pub async fn artifact(&self, digest: Digest) -> Result<FetchedManifest, ClientError> {
         let ahead = self.ahead.lock().remove(&digest);
         if let Some(ahead) = ahead {

@@ -99,7 +99,7 @@ mod tests {
         fs::write(&file, r#"{"no_referrers_api": {"old": 1000}}"#).unwrap();
         assert!(
             one.lacked_referrers("old").is_some(),
-            "who asks looks how old it is"
+            "the caller looks how old it is"
         );
         one.saw_referrers("new", false);
         assert_eq!(one.lacked_referrers("old"), None, "it is not kept for ever");

@@ -22,7 +22,7 @@ use crate::inflate::{Decoder, HISTORY, InflateError, Input, OUTPUT_SLACK, Output
 /// block or frame with contents takes more than one byte.
 pub const PART_SOURCE: u64 = 1;
 
-/// Why a span's bytes cannot be had from what was given.
+/// Why a span's bytes cannot be made from the source bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// The span contradicts itself or its pieces, or is larger than a span may be.

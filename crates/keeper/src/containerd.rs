@@ -1,7 +1,7 @@
 //! The socket at which containerd connects.
 //!
 //! It has a number in every worker, so there is always one: where containerd is not served, it does not listen. Readers need
-//! a keeper whether containerd is served or not, so a socket that cannot be made is told of, and nothing else comes of it.
+//! a keeper whether containerd is served or not, so a socket that cannot be made is reported, and nothing else comes of it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -32,7 +32,7 @@ pub fn listens(socket: impl AsFd) -> bool {
 /// that does not listen.
 ///
 /// # Errors
-/// When no socket at all can be had, as without free descriptors.
+/// When no socket at all can be made, as without free descriptors.
 pub(crate) fn socket(path: Option<&Path>, handed: Option<OwnedFd>) -> io::Result<OwnedFd> {
     let handed = handed.and_then(recognized);
     let Some(path) = path else {

@@ -29,9 +29,9 @@ pub fn lock_all() -> io::Result<()> {
 
 /// What is freed is kept for the next allocation, up to this much, in bytes.
 const KEPT: libc::c_int = 16 << 20;
-/// What is larger than this, in bytes, is had from the kernel by itself, and given back by itself.
+/// The allocator gets an allocation that is larger than this, in bytes, from the kernel by itself, and gives it back by itself.
 const LARGE: libc::c_int = 4 << 20;
-/// How much is had from it at a time otherwise, and left when there is too much, in MiB: a start with some thousand files and pages
+/// How much it gets from the kernel at a time otherwise, and keeps when there is too much, in MiB: a start with some thousand files and pages
 /// takes up to that.
 const ROOM: libc::c_int = 10;
 

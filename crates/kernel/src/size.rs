@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-/// A size of memory, or of what is kept of a container: all units are powers of 1024, as docker has it.
+/// A size of memory, or of a container's files: all units are powers of 1024, as docker has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 

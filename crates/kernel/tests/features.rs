@@ -66,7 +66,7 @@ fn a_directory_that_is_not_there_is_an_answer_too() {
     );
 }
 
-/// What is wrong with the directory is said of it, and the kernel's features are not blamed for it.
+/// A fault of the directory is reported as one of the directory, and not as one of the kernel's features.
 #[test]
 fn a_full_and_a_read_only_directory_are_named_as_such() {
     isolated(

@@ -136,7 +136,7 @@ pub enum Fault {
     /// The answer breaks the distribution protocol in another way.
     #[error("{0}")]
     Protocol(String),
-    /// Credentials could not be had.
+    /// Xebec could not get credentials.
     #[error("credentials: {0}")]
     Credentials(String),
 }

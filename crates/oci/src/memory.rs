@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 /// How long it is remembered that a registry has no referrers API.
 pub const LACK_LASTS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Keeps what is known of servers, which are named by `host[:port][/path]`. It is asked in the tasks of calls, so it must not
+/// Keeps what is known about servers, which are named by `host[:port][/path]`. It is asked in the tasks of calls, so it must not
 /// block for longer than a small file takes.
 pub trait RegistryMemory: Debug + Send + Sync {
     /// When the server was last seen to have no referrers API; `None` if it has one or that is not known.

@@ -51,7 +51,7 @@ impl Paths {
         self.run.join("guarded")
     }
 
-    /// What is known of images: one file for each manifest.
+    /// The records of images: one file for each manifest.
     pub fn images(&self) -> PathBuf {
         self.root.join("images")
     }

@@ -53,7 +53,7 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// How log lines look.
     pub log: LogFormat,
-    /// Whether profiles are kept of starts with a probe, some of each service.
+    /// Whether Xebec keeps profiles of starts with a probe, some of each service.
     #[serde(deserialize_with = "switch")]
     pub learn: bool,
     /// Whether and where containerd is served.
@@ -214,7 +214,7 @@ impl Settings {
     }
 }
 
-/// What is said of settings of registries that stand in the file of the daemon: where they belong.
+/// The message about settings of registries that stand in the file of the daemon: where they belong.
 fn misplaced(text: &str, file: &Path) -> String {
     let Ok(table) = toml::from_str::<toml::Table>(text) else {
         return String::new();

@@ -196,7 +196,7 @@ fn choose<'a, R>(all: &'a [Judged<R>], selected: Option<&str>) -> Result<Chosen<
     newest.ok_or_else(|| none("no service was recorded".to_owned()))
 }
 
-/// A layer of a recording, with what is known of its files.
+/// A layer of a recording, with the facts about its files.
 struct LayerTable {
     layer: Digest,
     number: usize,

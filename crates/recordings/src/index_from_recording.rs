@@ -26,7 +26,7 @@ pub(crate) struct CarriedIndexes<'a> {
     pub(crate) reference: String,
     /// The recording.
     pub(crate) found: &'a FoundRecording,
-    /// Where its zones are had from.
+    /// Where its zones come from.
     pub(crate) source: &'a ZoneSource,
 }
 
@@ -150,7 +150,7 @@ impl CarriedIndexes<'_> {
 }
 
 /// The places of indexes of `unknown` layers in one zone, ascending: in the one that has most of them, of equals the one
-/// that the first missing pages are in. The rest is had from the index artifact.
+/// that the first missing pages are in. The rest comes from the index artifact.
 fn of_one_zone(
     recording: &Recording,
     unknown: &[LayerKey],

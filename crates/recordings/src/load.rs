@@ -190,7 +190,7 @@ impl Loader {
         self.coming.lock()
     }
 
-    /// Brings in what is missing, into the layers that [`Self::allow`] was told of. `open` is a range of a zone that is on
+    /// Brings in what is missing, into the layers that were passed to [`Self::allow`]. `open` is a range of a zone that is on
     /// its way already.
     pub async fn load(self: &Arc<Self>, open: Option<ZoneStream>) -> Loaded {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Makes one recording of all that is known of an image's services: `xebec record --merge`.
+//! Makes one recording of all that is known about an image's services: `xebec record --merge`.
 //!
 //! What is in the new recording is this host's own word: recordings and profiles only say which pages are wanted
 //! ([`crate::merge_pages`]). The pages themselves are read like those of any reader, through a view that is held

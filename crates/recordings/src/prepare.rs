@@ -30,7 +30,7 @@ use crate::zone::{ZoneSource, ZoneStream};
 pub struct Begun {
     /// The recording.
     pub found: Arc<FoundRecording>,
-    /// Where its zones are had from.
+    /// Where its zones come from.
     pub source: ZoneSource,
     /// What is on its way already.
     pub open: Option<ZoneStream>,
@@ -53,7 +53,7 @@ pub struct PreparedStart {
 pub struct ForService<'a> {
     /// What is started.
     pub command: &'a ServiceCommand,
-    /// What is known of registries.
+    /// What is known about registries.
     pub bandwidths: &'a Arc<Bandwidths>,
 }
 
@@ -125,7 +125,7 @@ impl Recordings {
         self.images.resolve_with(request, Some(&carriers), report).await
     }
 
-    /// Finds an index for each layer, of the manifest if one is named, and keeps what is known of the image for those who
+    /// Finds an index for each layer, of the manifest if one is named, and keeps the image's record for those who
     /// come when the registry is away. The indexes may come with the recording of a service; then its pages are on their way,
     /// and the image is given as it would be prepared for a start, if all of it is lazy.
     ///

@@ -112,7 +112,7 @@ pub fn record<'a>(
         let mut pages = run_once(paths, &mounted, &config, options)?;
         if options.repeat > 1 {
             // What the view has in memory raises no event any more. So this run is as fast as a start will be, and what a
-            // program reads depends on that; and what is noted of it is what the run before did not read, until its end.
+            // program reads depends on that; and it adds only pages that the run before did not read, until its end.
             pages.extend(run_once(paths, &mounted, &config, options)?);
         }
         merged.add(&pages);
@@ -189,7 +189,7 @@ fn run_once(
         exit_on_ready: !options.run.probes.is_empty(),
         rm: true,
         outlives_supervisor: false,
-        // Standard output is for what is said of the recording.
+        // Standard output is for messages about the recording.
         stdout_to_stderr: true,
         ..options.run.clone()
     };

@@ -14,7 +14,7 @@ use crate::bandwidth::Bandwidths;
 use crate::buffered_body::{Part, Receiving};
 use crate::find::FoundRecording;
 
-/// Where the zones of a recording are had from.
+/// Where the zones of a recording come from.
 #[derive(Clone)]
 pub struct ZoneSource {
     client: Client,

@@ -149,7 +149,7 @@ pub struct CommitRequest {
 /// `StatSnapshotResponse` and `UpdateSnapshotResponse`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct InfoResponse {
-    /// What is known of the snapshot.
+    /// The facts about the snapshot.
     #[prost(message, optional, tag = "1")]
     pub info: Option<Info>,
 }

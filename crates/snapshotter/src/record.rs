@@ -16,7 +16,7 @@ pub const UNPACKED_BECAUSE: &str = "containerd.io/snapshot/xebec.unpacked-becaus
 /// Says that the snapshot has no files: its layer is read where it is.
 pub const LAZY: &str = "containerd.io/snapshot/xebec.lazy";
 
-/// What is known of one snapshot.
+/// The record of one snapshot.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Record {
     /// Names its directories. Never used twice.

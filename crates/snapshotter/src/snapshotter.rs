@@ -159,7 +159,7 @@ impl<L: LazyImages> Snapshotter<L> {
         Ok(())
     }
 
-    /// What is known of a snapshot.
+    /// The record of a snapshot.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`].

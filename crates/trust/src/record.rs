@@ -194,7 +194,7 @@ impl Record {
         add(&mut self.readers, repository.to_string());
     }
 
-    /// Whether images of a repository may be shown the layer; `None` if nothing is known of any, as earlier versions left it.
+    /// Whether images of a repository may be shown the layer; `None` if no repository is noted, as earlier versions left it.
     pub fn is_reader(&self, repository: &RepositoryName) -> Option<bool> {
         let mut readers = self.readers.iter();
         (!self.readers.is_empty()).then(|| readers.any(|known| known.fact == repository.as_str()))

@@ -30,7 +30,7 @@ use xebec_images::prepare::PreparedImage;
 pub struct TrustRequirement {
     /// The image as it was named, in full.
     reference: String,
-    /// Its manifest, without which older versions do not read what is kept of a use.
+    /// Its manifest, without which older versions do not read the record of a use.
     manifest: Digest,
     /// What is needed of a recording, by layer.
     needs: Vec<Need>,
@@ -408,7 +408,7 @@ mod tests {
         drop(writing);
         let claim = tokio::time::timeout(Duration::from_secs(5), claiming).await;
         let claim = claim
-            .expect("who waits for more of a registry is waited for")
+            .expect("the claim waited for a load that waits for its registry")
             .unwrap();
         // What was allowed is so no more, and does not become so again.
         assert!(!admission.is_injecting(KEY) && !doubtful.may(KEY));

@@ -32,7 +32,7 @@ impl FromStr for Mount {
 /// The key and what is wrong with it.
 type Wrong = (String, String);
 
-/// What is said of each kind of mount.
+/// The fields of each kind of mount.
 #[derive(Default)]
 struct Keys {
     kind: Option<String>,

@@ -21,7 +21,7 @@ use super::usage;
 /// What containers see of a volume.
 pub(super) const DATA: &str = "_data";
 
-/// What is known of a volume.
+/// The record of a volume.
 const ABOUT: &str = "volume.json";
 
 /// Largest file about a volume that is read.
@@ -288,7 +288,7 @@ fn check_name(name: &str) -> Result<(), VolumeError> {
     }
 }
 
-/// What is known of a volume. One whose file is missing or damaged is a volume all the same.
+/// The record of a volume. One whose file is missing or damaged is a volume all the same.
 fn about(path: &Path) -> About {
     let text = read_limited(&path.join(ABOUT), ABOUT_LIMIT).ok();
     text.and_then(|text| serde_json::from_slice(&text).ok())

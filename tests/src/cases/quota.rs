@@ -325,7 +325,7 @@ fn full_disk_makes_room(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// Somebody reads again and again what there is no room for: nothing is fetched for that, and little is said of it.
+/// Somebody reads again and again what there is no room for: nothing is fetched for that, and the log says little about it.
 fn full_disk_makes_no_storm(world: &World) -> Result<Outcome> {
     const READS: usize = 200;
     let lab = Lab::new(world)?;

@@ -99,7 +99,7 @@ fn has_manifest(registry: &OwnRegistry, repository: &str, digest: &str) -> Resul
     }
 }
 
-/// Every blob of an image can be had, whatever else there is of it on this host.
+/// Every blob of an image can be fetched, whatever else there is of it on this host.
 fn ensure_whole(world: &World, registry: &OwnRegistry, name: &str) -> Result<()> {
     let fresh = world.path("fresh");
     run(Command::new("skopeo").args([

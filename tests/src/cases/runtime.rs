@@ -411,7 +411,7 @@ impl Published {
         self.touched_of(file).count()
     }
 
-    /// By how many runs: each number that is said of one of these pages.
+    /// By how many runs: each number that is noted for one of these pages.
     fn seen_of(&self, file: &[u8]) -> BTreeSet<u8> {
         let pages: BTreeSet<(u16, u64)> = self.touched_of(file).collect();
         let services = self.recording.services.iter();

@@ -235,7 +235,7 @@ fn begins_late(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// The unit file's restrictions, as far as they can be had without its manager: capabilities, no new privileges.
+/// The unit file's restrictions, as far as they can be set without its manager: capabilities, no new privileges.
 fn hardened(world: &World) -> Result<Outcome> {
     if find_program("setpriv").is_none() {
         return Ok(Outcome::Skipped(

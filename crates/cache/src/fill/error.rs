@@ -9,7 +9,7 @@ use super::source::FaultKind;
 /// Why a range could not be brought in. Readers get an error number; the log tells the reasons apart.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum FillError {
-    /// The bytes could not be had.
+    /// The bytes could not be fetched.
     #[error("cannot fetch {}", fetched(what, layer, reason))]
     Fetch {
         /// The layer blob's digest.

@@ -274,7 +274,7 @@ impl CachedLayer {
     }
 
     /// Compares the unverified pages of a span with its verified bytes; notes those that differ, and says how many
-    /// were not known yet. Nobody is told of them before the lock is given back, which is when the right bytes are written.
+    /// were not known yet. No caller hears of them before the lock is given back, which is when the right bytes are written.
     pub(super) fn compare(
         &self,
         span: &Span,

@@ -164,7 +164,7 @@ pub(super) fn told(mut error: Error, command: &Command, words: &[OsString]) -> E
     error
 }
 
-/// What is said of an option that the command of these words has not.
+/// The message about an option that the command of these words lacks.
 fn sentence(path: &str, option: &str) -> Option<String> {
     let row = ROWS
         .iter()

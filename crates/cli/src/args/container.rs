@@ -75,7 +75,7 @@ pub(crate) struct RunArgs {
     /// Give the container a terminal.
     #[arg(short, long)]
     pub(crate) tty: bool,
-    /// What is kept of the container.
+    /// What Xebec keeps of the container.
     #[command(flatten)]
     pub(crate) kept: KeptArgs,
     /// How the container is set up.

@@ -10,7 +10,7 @@ use crate::template::Format;
 /// `xebec inspect`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    xebec inspect web                                                           what is kept of a container, as JSON\n  \
+    xebec inspect web                                                           the record of a container, as JSON\n  \
     xebec inspect --format '{{.State.Status}}' web db                           one field of it, of two containers\n  \
     xebec inspect registry.example.com/app:1.4                                  its layers\n  \
     xebec inspect --runtime-image registry.example.com/app:1.4                  its services\n  \

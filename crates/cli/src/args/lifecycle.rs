@@ -9,7 +9,7 @@ use xebec_kernel::size::Bytes;
 
 use crate::template::Format;
 
-/// What is kept of a container for its later life.
+/// What Xebec keeps of a container for its later life.
 #[derive(Debug, Args)]
 pub(crate) struct KeptArgs {
     /// Run the container in the background, and print its id once its command runs.

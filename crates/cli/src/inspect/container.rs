@@ -1,4 +1,4 @@
-//! `xebec inspect` of a container: all that is known of it, by Xebec's names, and what scripts ask most by docker's.
+//! `xebec inspect` of a container: all that Xebec knows about it, by Xebec's names, and what scripts ask most by docker's.
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ use crate::container_lookup::directories;
 use crate::containers::Listed;
 use crate::origin::Origin;
 
-/// Docker's names for what is said of a container.
+/// Docker's names for the facts about a container.
 pub(super) struct Settings {
     pub(super) config: Value,
     pub(super) host_config: Value,

@@ -16,7 +16,7 @@ use crate::footnotes::Footnotes;
 use crate::record::trust;
 use crate::{caller, runtime, text};
 
-/// What is known of an image, and what its registry says.
+/// What this host knows about an image, and what its registry says.
 pub(super) fn find(images: &Images, image: &ImageArgs) -> Result<ImageInfo, Failure> {
     with_progress(image, async |request, report| {
         inspect_image(images, request, report).await

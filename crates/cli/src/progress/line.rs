@@ -7,7 +7,7 @@ use xebec_protocol::wire::{Reply, Unit, Waiting};
 
 use crate::text;
 
-/// Nothing is said of what is over by then.
+/// What is over by then is not shown.
 const SOON: Duration = Duration::from_secs(1);
 /// The rate is that of so much time.
 const RATE_TIME: Duration = Duration::from_secs(5);

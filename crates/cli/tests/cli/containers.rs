@@ -1,4 +1,4 @@
-//! Containers as `ps` and `inspect` show them, by what is kept of them.
+//! Containers as `ps` and `inspect` show them, by their records.
 
 use std::fs;
 use std::process::Output;
@@ -8,7 +8,7 @@ use xebec_kernel::process::start_time;
 
 use crate::program::{Program, text};
 
-/// Writes what is kept of a container that has ended, with ports as earlier versions kept them.
+/// Writes the record of a container that has ended, with ports as earlier versions kept them.
 fn keep(program: &Program, name: &str, id: &str) {
     let directory = program.root().join("containers").join(name);
     fs::create_dir_all(&directory).unwrap();

@@ -20,7 +20,7 @@ use crate::container_runs::LiveContainer;
 /// The manifests of containers' images, by name and by what tells containers of one name apart.
 pub(super) type Images<'a> = HashMap<(&'a str, Option<&'a str>), Digest>;
 
-/// What is known of waits, containers, views and images.
+/// The facts about waits, containers, views and images.
 pub(super) struct Known<'a> {
     pub(super) history: &'a History,
     pub(super) live: &'a [LiveContainer],
@@ -98,7 +98,7 @@ impl Known<'_> {
         })
     }
 
-    /// The containers of a name, by what tells them apart, with the last time that something is known of each.
+    /// The containers of a name, by what tells them apart, with the time of the last fact about each.
     fn runs(&self, name: &str) -> BTreeMap<Option<&str>, u64> {
         let containers = self.history.containers.iter();
         let containers = containers

@@ -36,7 +36,7 @@ type Found = Arc<OnceCell<(Instant, Result<Arc<Admission>, NotLazy>)>>;
 pub(super) struct AdmissionCache(Mutex<HashMap<Key, Found>>);
 
 impl AdmissionCache {
-    /// What is known of an image, or what `find` finds, once for all requests that ask meanwhile.
+    /// The facts about an image, or what `find` finds, once for all requests that ask meanwhile.
     pub(super) async fn get(
         &self,
         asker: Asker,
@@ -52,7 +52,7 @@ impl AdmissionCache {
         found.await.1.clone()
     }
 
-    /// What is known of an image is to be found out anew next time.
+    /// The next request finds the facts about an image out again.
     pub(super) fn forget(&self, reference: &str, manifest: Option<&str>) {
         let key = (reference.to_owned(), manifest.map(str::to_owned), Asker::Other);
         self.0.lock().remove(&key);
@@ -89,7 +89,7 @@ impl AdmissionCache {
         });
     }
 
-    /// What is known of images of one of these manifests is to be found out anew next time.
+    /// The next request finds the facts about images of one of these manifests out again.
     pub(super) fn forget_manifests(&self, manifests: &BTreeSet<String>) {
         self.0.lock().retain(|_, found| match found.get() {
             Some((_, Ok(admission))) => !manifests.contains(&admission.manifest.to_string()),

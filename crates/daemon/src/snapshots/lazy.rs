@@ -1,6 +1,6 @@
 //! Lazy layers for containerd: which layers can be, and views of them.
 //!
-//! A pull offers an image's layers one by one. What is known of them is found out once, for the first, and kept for the
+//! A pull offers an image's layers one by one. The facts about them are found out once, for the first, and kept for the
 //! others. A view is that of the image's layers up to the one that a container is made on, held for the container's
 //! snapshot; it is mounted as for `xebec run`, with the runtime image of the image's own service when it is the whole
 //! image.
@@ -79,7 +79,7 @@ impl Layers {
             .is_some_and(|since| since.elapsed() < FALLEN_BACK)
     }
 
-    /// What is known of an image is to be found out anew next time.
+    /// The next request finds the facts about an image out again.
     pub(super) fn forget(&self, reference: &str, manifest: Option<&str>) {
         self.admissions.forget(reference, manifest);
     }

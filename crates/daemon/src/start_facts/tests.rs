@@ -1,4 +1,4 @@
-//! What is told of a start, and learned from it, out of made-up facts.
+//! The report of a start, and what is learned from it, out of made-up facts.
 
 #![allow(
     clippy::single_range_in_vec_init,
@@ -167,7 +167,7 @@ fn what_was_populated_is_like_the_sample_of_it() {
     );
     let kept = profile(&facts(), &over(), &seen).unwrap();
     assert_eq!(kept.touched, None, "a sample is no profile");
-    // Without a sample nothing is known of them.
+    // Without a sample nothing is known about them.
     seen.populated.left_out = PageSet::default();
     let recorded = report(&facts(), &over(), &seen, None).recorded.unwrap();
     assert_eq!(

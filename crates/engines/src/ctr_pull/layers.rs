@@ -148,7 +148,7 @@ impl Pull<'_> {
         committed.map_err(|error| refused(&error))
     }
 
-    /// What a snapshotter is told of a layer.
+    /// What a snapshotter is told about a layer.
     fn labels(&self, number: usize, diff_id: Digest, chain: Digest) -> HashMap<String, String> {
         let image = &self.image;
         let upper = image.manifest.layers.get(number..).unwrap_or_default();

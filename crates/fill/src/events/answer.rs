@@ -40,7 +40,7 @@ impl Answer {
         self.give(Verdict::Allow);
     }
 
-    /// The bytes cannot be had: the reader gets an error. Log why before: the reader learns only the number.
+    /// The bytes cannot be fetched: the reader gets an error. Log why before: the reader learns only the number.
     pub fn deny(mut self, denial: Denial) {
         self.give(Verdict::Deny(denial));
     }
@@ -54,7 +54,7 @@ impl Answer {
 
     fn give(&mut self, verdict: Verdict) {
         let Some(owed) = self.owed.take() else { return };
-        // A worker that is ending gives tasks up whose bytes could still be had: its successor decides, or the keeper,
+        // A worker that is ending gives tasks up whose bytes could still be fetched: its successor decides, or the keeper,
         // if there is to be none.
         if self.waiting.is_stopping() && verdict != Verdict::Allow {
             debug!(event = self.event.serial, "left to a successor");

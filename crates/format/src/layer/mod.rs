@@ -24,7 +24,7 @@ pub use weight::{MERGED_ENTRY, Room};
 
 use crate::digest::Digest;
 
-/// Everything that is known of one layer without having its contents.
+/// Everything about one layer but its contents.
 ///
 /// Two indexings of the same blob give the same value, and the same bytes when encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]

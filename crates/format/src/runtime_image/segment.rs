@@ -38,7 +38,7 @@ pub struct LaidOut {
 /// `read_page` gets layer and number of a page and fills in its bytes. Pages that are all zero are only listed.
 ///
 /// In the order of first access, since this is the order in which a start needs them: what comes first can be used while
-/// the rest is still on its way. Segments are compressed independently, so that any of them can be had alone. The same
+/// the rest is still on its way. Segments are compressed independently, so that any of them can be fetched alone. The same
 /// pages give the same bytes with the same version of this crate (another version of zstd may compress differently).
 ///
 /// # Errors

@@ -113,7 +113,7 @@ fn the_bytes_of_a_recording_do_not_change() {
     assert_eq!(Digest::of(&small_with_blake3().encode()), Digest::of(committed));
 }
 
-/// What is said of the kinds of the digests of segments.
+/// The errors about kinds of digests of segments.
 #[test]
 fn digests_of_segments_have_one_encoding() {
     let bytes = small_with_blake3().encode();

@@ -1,4 +1,4 @@
-//! What is said of layers that are read whole, because no index of them may be used.
+//! The messages about layers that are read whole, because no index of them may be used.
 
 use std::collections::HashSet;
 

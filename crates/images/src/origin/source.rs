@@ -214,7 +214,7 @@ impl Inner {
             let file =
                 File::open(&path).map_err(|error| local(format!("open {}: {error}", path.display())))?;
             *self.windows.lock() = Some(Arc::new(file));
-            // What came over the network is told of once; readers to come have it from here.
+            // Bytes from the network are reported once; later readers take them from here.
             for (source, bytes) in fetched.sources {
                 ask.progress.received(&source, bytes);
             }
@@ -383,7 +383,7 @@ impl Inner {
 }
 
 /// The origins of repositories that have readers: no login fetches bytes that only images of other repositories read. A reader whose repository has
-/// fallen out of the list is asked for with what is known of the others' windows. Without readers, all: what reads then is
+/// fallen out of the list is asked for with what is known about the others' windows. Without readers, all: what reads then is
 /// this host's own doing. Windows are an index's, which may have come from one repository and count for a reader of another that
 /// has none, so the others are asked for them, too, but last.
 fn for_readers(mut origins: Vec<Origin>, readers: &BTreeSet<String>, blob: Blob) -> Vec<Origin> {

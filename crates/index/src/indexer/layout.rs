@@ -87,7 +87,7 @@ struct Sink<'a> {
     file: Option<FileHash>,
     holes_left: u64,
     windows: Arc<AtomicU64>,
-    /// Bytes that the tree and the pieces take and that nobody was told of.
+    /// Bytes that the tree and the pieces take and that were not reported yet.
     unsaid: u64,
     /// Bytes of sections and spans of which somebody was told.
     said: u64,

@@ -343,7 +343,7 @@ fn no_piece_leaves_its_span() {
     }
 }
 
-/// What is said of a span that is right but for its source bytes, of which there are none.
+/// The error about a span that is right but has no source bytes.
 #[test]
 #[allow(clippy::reversed_empty_ranges, reason = "such spans are what is refused")]
 fn a_span_is_as_large_as_a_span_may_be() {

@@ -83,7 +83,7 @@ pub enum FanotifyError {
 pub enum Denial {
     /// `EPERM`
     NotPermitted,
-    /// `EIO`: the contents cannot be had.
+    /// `EIO`: the contents cannot be fetched.
     Io,
     /// `EBUSY`
     Busy,

@@ -1,4 +1,4 @@
-//! Whether the root directory takes files: what is wrong with the directory is said of the directory, and not of the kernel.
+//! Whether the root directory takes files: a fault of the directory is reported as one of the directory, and not of the kernel.
 
 use std::fs::File;
 use std::io::{self, Write};

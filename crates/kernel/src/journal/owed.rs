@@ -17,7 +17,7 @@ use crate::file::FileIdentity;
 pub enum Verdict {
     /// The bytes are there: the reader goes on.
     Allow,
-    /// The bytes cannot be had: the reader gets an error.
+    /// The bytes cannot be fetched: the reader gets an error.
     Deny(Denial),
 }
 

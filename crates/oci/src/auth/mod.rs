@@ -182,10 +182,10 @@ impl Authenticator {
         self.0.tokens.slot(&key(server, scope)).forget(header);
     }
 
-    /// The `Authorization` header for a request; `None` if nothing is known to be wanted, or nothing is had.
+    /// The `Authorization` header for a request; `None` if the registry is not known to want one, or there are no credentials.
     ///
     /// # Errors
-    /// If credentials or a token should be had and cannot.
+    /// If credentials or a token are needed and cannot be got.
     pub(crate) async fn header(
         &self,
         server: &Server,

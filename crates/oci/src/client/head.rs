@@ -18,7 +18,7 @@ impl Client {
     /// The digest of the manifest `name` (a tag or a digest) of `repository`; `None` if the registry does not say it.
     ///
     /// # Errors
-    /// [`ClientError`] names what was asked for and why it could not be had.
+    /// [`ClientError`] names what was asked for and why it could not be fetched.
     pub async fn manifest_digest(
         &self,
         repository: &Repository,
@@ -47,7 +47,7 @@ impl Client {
     /// How many bytes a blob of `repository` has.
     ///
     /// # Errors
-    /// [`ClientError`] names what was asked for and why it could not be had.
+    /// [`ClientError`] names what was asked for and why it could not be fetched.
     pub async fn blob_size(&self, repository: &Repository, blob: &Digest) -> Result<u64, ClientError> {
         let path = Place::Path(format!("{}/blobs/{blob}", repository.name()));
         let ask = Ask::new(Method::HEAD, path, Scope::pull(repository.name()));

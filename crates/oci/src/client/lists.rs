@@ -33,7 +33,7 @@ impl Client {
     /// All tags of a repository, as the registry names them.
     ///
     /// # Errors
-    /// [`ClientError`] names what was asked for and why it could not be had.
+    /// [`ClientError`] names what was asked for and why it could not be fetched.
     pub async fn tags(&self, repository: &Repository) -> Result<Vec<String>, ClientError> {
         let target = self.target(repository, Object::Tags);
         let path = format!("{}/tags/list?n={PAGE}", repository.name());
@@ -43,7 +43,7 @@ impl Client {
     /// The names of all repositories of `registry`. Many registries do not tell them.
     ///
     /// # Errors
-    /// [`ClientError`] names what was asked for and why it could not be had.
+    /// [`ClientError`] names what was asked for and why it could not be fetched.
     pub async fn catalog(&self, registry: &str) -> Result<Vec<String>, ClientError> {
         let target = Target {
             registry: registry.to_owned(),

@@ -42,7 +42,7 @@ impl Client {
     /// digest, it is what the digest says.
     ///
     /// # Errors
-    /// [`ClientError`] names what was asked for and why it could not be had.
+    /// [`ClientError`] names what was asked for and why it could not be fetched.
     pub async fn manifest(
         &self,
         repository: &Repository,

@@ -53,7 +53,7 @@ impl Client {
     /// Finds out what `registry` can do; with `image`, also whether its blobs can be read by range.
     ///
     /// # Errors
-    /// If it cannot be reached, or the image cannot be had.
+    /// If it cannot be reached, or the image cannot be fetched.
     pub async fn probe(&self, registry: &str, image: Option<&Reference>) -> Result<ProbeReport, ClientError> {
         let endpoint = self.transport.servers.origin(registry);
         let mut failover = self.failover_at_origin(Self::registry_target(registry));

@@ -50,7 +50,7 @@ impl Client {
     /// What refers to `subject`, of one artifact type or of all. No list is an empty list.
     ///
     /// # Errors
-    /// [`ClientError`] names what was asked for and why it could not be had.
+    /// [`ClientError`] names what was asked for and why it could not be fetched.
     pub async fn referrers(
         &self,
         repository: &Repository,

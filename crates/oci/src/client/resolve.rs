@@ -60,7 +60,7 @@ impl ResolvedImage {
     }
 }
 
-/// An image whose manifest is found and verified, and whose config is still to be had: from the registry, or from
+/// An image whose manifest is found and verified, and whose config is still to be fetched: from the registry, or from
 /// wherever there are bytes with its digest.
 #[derive(Debug, Clone)]
 pub struct LocatedImage {
@@ -86,7 +86,7 @@ impl LocatedImage {
         self.reference.repository()
     }
 
-    /// The config that is to be had.
+    /// The config that is to be fetched.
     pub fn config(&self) -> &Descriptor {
         &self.manifest.config
     }
@@ -175,7 +175,7 @@ impl Client {
     /// is asked for it.
     ///
     /// # Errors
-    /// If it cannot be had, or they do not agree.
+    /// If it cannot be fetched, or they do not agree.
     pub async fn resolve_located(
         &self,
         located: LocatedImage,

@@ -250,7 +250,7 @@ impl BlobStream {
     /// The next part; `None` at the end.
     ///
     /// # Errors
-    /// When the rest cannot be had.
+    /// When the rest cannot be fetched.
     pub async fn next_part(&mut self) -> Result<Option<Bytes>, ClientError> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context))
             .await

@@ -35,7 +35,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Why credentials cannot be had although they are configured.
+/// Why Xebec cannot get credentials although they are configured.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// The file cannot be read.

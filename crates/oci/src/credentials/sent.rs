@@ -17,7 +17,7 @@ pub struct Login {
 /// Which login a registry was sent, as a message says it. It has no secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SentLogin {
-    /// It is not known: the registry did not say what it wants, or the login could not be had.
+    /// It is not known: the registry did not say what it wants, or Xebec could not get the login.
     #[default]
     Unknown,
     /// None, since these files have none for it.

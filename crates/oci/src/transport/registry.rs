@@ -1,4 +1,4 @@
-//! What is known of each registry: scheme, places, whether it honours ranges.
+//! What this process knows about each registry: scheme, places, whether it honours ranges.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -110,7 +110,7 @@ impl CachedLayerInfo {
 pub struct CacheReport {
     /// How much it may take, in bytes; no limit of its own when absent.
     pub limit: Option<u64>,
-    /// What it takes, in bytes: layers, what is known of images, metadata of views, and what is just arriving.
+    /// What it takes, in bytes: layers, records of images, metadata of views, and what is just arriving.
     pub used_bytes: u64,
     /// What of it may go, in bytes: layers that nobody uses and that are not pinned.
     pub evictable_bytes: u64,

@@ -1,4 +1,4 @@
-//! Folds what is known of a service, from recordings and from profiles, into one list of pages: united, in the order of
+//! Folds what recordings and profiles say about a service into one list of pages: united, in the order of
 //! first access; what production asked for besides comes in, the most often seen first, up to a limit; what no recent
 //! start touched goes.
 //!

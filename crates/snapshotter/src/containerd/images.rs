@@ -24,7 +24,7 @@ pub struct Descriptor {
     /// Its length in bytes.
     #[prost(int64, tag = "3")]
     pub size: i64,
-    /// What else is said of it.
+    /// Its annotations.
     #[prost(map = "string, string", tag = "5")]
     pub annotations: HashMap<String, String>,
 }

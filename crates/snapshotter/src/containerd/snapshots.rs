@@ -53,7 +53,7 @@ impl Snapshots {
         }
     }
 
-    /// What is known of a snapshot; `None` if there is none.
+    /// The facts about a snapshot; `None` if there is none.
     ///
     /// # Errors
     /// What containerd answered.

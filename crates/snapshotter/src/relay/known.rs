@@ -18,7 +18,7 @@ const AGE: Duration = Duration::from_secs(1);
 /// Most lengths that are known: those of some thousand images. They are all forgotten then.
 const SIZES: usize = 100_000;
 
-/// What is known of a containerd, by namespace.
+/// The notes on a containerd, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     changes: AtomicU64,

@@ -137,7 +137,7 @@ impl<B: Blobs> Missing<B> {
         }
     }
 
-    /// What is known of which layers are lazy, to be told of changes.
+    /// The notes on which layers are lazy, which hear of changes.
     pub(super) fn known(&self) -> &Known {
         &self.known
     }
@@ -232,7 +232,7 @@ impl<B: Blobs> Missing<B> {
         })
     }
 
-    /// What is known of a blob that containerd lacks, as it is now.
+    /// The notes on a blob that containerd lacks, as they are now.
     async fn find(&self, containerd: &Containerd, asked: &Asked) -> Result<Option<MissingBlob>, Status> {
         let of_it = format!("labels.{LAYER:?}=={:?}", asked.digest);
         let mut origins = self.origins(containerd, of_it).await?;

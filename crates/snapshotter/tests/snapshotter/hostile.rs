@@ -121,7 +121,7 @@ async fn labels() {
     };
     let updated: Result<InfoResponse, Code> = client.call("Update", update).await;
     assert_eq!(updated, Err(Code::InvalidArgument));
-    // What is said of an image, in part, or as nothing: it is unpacked like any other, and nobody is asked.
+    // Labels that name an image in part, or as nothing: it is unpacked like any other, and no registry is asked.
     for missing in ["containerd.io/snapshot.ref", "cri.image-ref", "cri.layer-digest"] {
         let mut labels = image_labels("lazy", 1);
         labels.retain(|name, _| !name.ends_with(missing));

@@ -1,4 +1,4 @@
-//! Which layers are taken without being fetched, as which image's, and what is said of the others.
+//! Which layers are taken without being fetched, as which image's, and the reasons for the others.
 
 use std::time::Duration;
 

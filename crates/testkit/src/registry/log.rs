@@ -12,7 +12,7 @@ pub enum Place {
     Cdn,
 }
 
-/// What is known of a request before it is answered.
+/// What is known about a request before it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead {
     /// Which server got it.

@@ -49,7 +49,7 @@ impl FaultyRegistry {
     /// Starts one without TLS that is open to everyone.
     ///
     /// # Errors
-    /// If no socket or thread is to be had.
+    /// If there is no free socket or thread.
     pub fn start() -> anyhow::Result<Self> {
         Self::with(Options::default())
     }
@@ -57,7 +57,7 @@ impl FaultyRegistry {
     /// Starts one.
     ///
     /// # Errors
-    /// If no socket or thread is to be had.
+    /// If there is no free socket or thread.
     pub fn with(options: Options) -> anyhow::Result<Self> {
         let address: IpAddr = match options.address {
             Some(address) => address,

@@ -13,7 +13,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Of a name there; what is wrong with it, if it cannot be had here.
+    /// Of a name there; what is wrong with it, if it cannot be a name here.
     pub(super) fn new(registry: &str, name: &str, to: &str) -> Result<Self, String> {
         let there = Repository::new(registry, name).map_err(|error| error.to_string())?;
         let here = match to.is_empty() {

@@ -25,7 +25,7 @@ use super::table::Views;
 use crate::recording_admission::TrustRequirement;
 use crate::view;
 
-/// What is kept of one.
+/// The record of one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Departed {
     reference: String,

@@ -1,4 +1,4 @@
-//! What is kept of a view.
+//! The record of a view.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::populated::PopulatedNote;
 use crate::bypass_devices::Arriving;
 use crate::recording_admission::TrustRequirement;
 
-/// What is kept of a view.
+/// The record of a view.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ViewRecord {
     /// Its name.

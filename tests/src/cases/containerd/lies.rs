@@ -150,7 +150,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// What is said of layers of which nothing is here yet.
+/// Labels of layers of which nothing is here yet.
 fn lies<'a>(a: &'a Made, b: &'a Made) -> Vec<(&'static str, Said<'a>)> {
     let nowhere = Digest::of(b"nowhere");
     vec![
@@ -202,7 +202,7 @@ fn lies<'a>(a: &'a Made, b: &'a Made) -> Vec<(&'static str, Said<'a>)> {
     ]
 }
 
-/// What is said of layers on one that is here.
+/// Labels of layers on one that is here.
 fn lies_on_the_truth<'a>(a: &'a Made, b: &'a Made) -> Vec<(&'static str, Said<'a>)> {
     vec![
         (
@@ -223,7 +223,7 @@ fn lies_on_the_truth<'a>(a: &'a Made, b: &'a Made) -> Vec<(&'static str, Said<'a
     ]
 }
 
-/// No layer is taken for what is said of it: each is left to be unpacked.
+/// The snapshotter takes no layer for what its labels say: it leaves each to be unpacked.
 fn expect_unbelieved(containerd: &Containerd<'_>, prefix: &str, lies: &[(&str, Said<'_>)]) -> Result<()> {
     for (number, (what, lie)) in lies.iter().enumerate() {
         let answer = lie.answer(containerd, &format!("{prefix}-{number}"))?;

@@ -101,7 +101,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases
 }
 
-/// A Go program that cannot be had as one.
+/// A Go program that is not available as a program.
 fn cannot_be_had(program: &str, instead: &str) -> Result<Outcome> {
     Ok(Outcome::Skipped(format!(
         "the Go proxy refuses {program}'s module, and neither Debian 12, PyPI nor npm has a package of it; {instead}"

@@ -200,7 +200,7 @@ impl Model {
         sure.map(|(place, _)| place.clone()).collect()
     }
 
-    /// All manifests, with what is known of them.
+    /// All manifests, with the facts about them.
     pub(super) fn manifests(&self) -> Vec<(Place, Fact)> {
         let facts = self.0.lock();
         facts

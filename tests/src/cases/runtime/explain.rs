@@ -1,4 +1,4 @@
-//! What is said of a start: what its recording was good for, and what it lacked.
+//! The report of a start: what its recording was good for, and what it lacked.
 
 use std::os::unix::fs::symlink;
 use std::process::Child;
@@ -64,7 +64,7 @@ impl<'a> Choosing<'a> {
         self.service.record(root, &self.words(&[]))
     }
 
-    /// A start to readiness, and what is said of it.
+    /// A start to readiness, and the report of it.
     pub(super) fn start(&self, root: &str, options: &[&str]) -> Result<Value> {
         let options = [&["--exit-on-ready"], options].concat();
         self.service.start(root, &self.words(&options))?;

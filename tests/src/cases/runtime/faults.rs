@@ -12,7 +12,7 @@ use super::{Published, Service, expect_lazy, expect_recorded, number, problem};
 use crate::runner::Outcome;
 use crate::world::World;
 
-/// A zone that carries other bytes than the index that its recording names: the index is had from its artifact, and the
+/// A zone that carries other bytes than the index that its recording names: the index comes from its artifact, and the
 /// pages are brought in.
 pub(super) fn wrong_index(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
@@ -85,7 +85,7 @@ pub(super) fn fallback(world: &World) -> Result<Outcome> {
     expect_recorded(&healed)?;
     ensure!(number(&healed, "/network/retries")? > 0, "{healed:#}");
     service.expect_truth("healed", &names.tag)?;
-    // What is known of each: the words that must be in the problem.
+    // The words that must be in the problem of each.
     let digest = zone.to_string();
     let faults: [(&str, Option<Fault>, &[&str]); 5] = [
         ("wrong-bytes", Some(Fault::WrongBytes), &[&digest, "segment"]),

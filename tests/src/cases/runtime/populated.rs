@@ -61,7 +61,7 @@ pub(super) fn populated(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// What is said of a start that goes on, and how many pages of `start/b` are in its view's page cache, once these are enough.
+/// The report of a start that goes on, and how many pages of `start/b` are in its view's page cache, once these are enough.
 fn look(
     choosing: &Choosing<'_>,
     root: &str,

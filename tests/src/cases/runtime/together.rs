@@ -30,7 +30,7 @@ pub(super) fn together(world: &World) -> Result<Outcome> {
         let problem = problem(stats)?;
         ensure!(problem.is_none(), "{problem:?}");
         ensure!(number(stats, "/fills/spans")? <= STRAY, "{stats:#}");
-        // What is said of a view that several use is of the last start on it.
+        // The report of a view that several use is of the last start on it.
         joined += u64::from(number(stats, "/runtime_image/joined")? > 0);
     }
     ensure!(

@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Where what is known of the only layer is.
+    /// The directory of the only layer's notes.
     fn folder(&self) -> PathBuf {
         let store = &self.images.store;
         let keys = store.list().unwrap();
@@ -306,7 +306,7 @@ fn pieces_are_drawn_by_their_size() {
         let guessed = (0..100).filter(|lot| is_known(*lot)).count();
         assert!(
             guessed <= 1,
-            "{codec:?}: who knew a tenth had all pieces in {guessed} of 100 cases"
+            "{codec:?}: a user who knew a tenth had all pieces in {guessed} of 100 cases"
         );
         let nothing = SpanTable {
             spans: Vec::new(),
