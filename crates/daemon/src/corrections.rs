@@ -42,7 +42,7 @@ impl Corrections {
         })
     }
 
-    /// Whether a recording brought wrong pages here: what else it brought is not believed either.
+    /// Whether a recording brought wrong pages here: its other pages do not count either.
     pub(crate) fn is_distrusted(&self, recording: Digest) -> bool {
         self.kept.has_been_wrong(recording)
     }

@@ -50,13 +50,13 @@ impl Injections {
         let evidence = evidence.clone();
         let this = self.clone();
         let begun = self.background.run(move || {
-            let is_believed = |view: &ViewRecord, key: LayerKey| match view.uses.as_slice() {
+            let is_admitted = |view: &ViewRecord, key: LayerKey| match view.uses.as_slice() {
                 [] => evidence.own,
                 uses => uses.iter().all(|by| by.admits(&evidence, key, &policy)),
             };
             this.views.take_down_unused(|view| {
                 let mut read = keys.iter().filter(|key| view.reads(**key));
-                read.any(|key| !is_believed(view, *key))
+                read.any(|key| !is_admitted(view, *key))
             });
             // While nobody waits for the table: those whose readers have gone are forgotten.
             let _ = this.views.departed();

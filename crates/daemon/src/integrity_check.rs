@@ -66,8 +66,8 @@ impl IntegrityCheck {
                 let root = injection.evidence.root(policy, &repository, found.naming());
                 root.is_ok_and(|root| root >= layer.root)
             };
-            let is_believed = !injections.is_empty() && injections.iter().all(suffices);
-            if !is_believed {
+            let is_admitted = !injections.is_empty() && injections.iter().all(suffices);
+            if !is_admitted {
                 self.compare_injected(&served).await?;
             }
         }

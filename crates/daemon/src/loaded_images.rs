@@ -34,7 +34,7 @@ pub(crate) type Outcome = watch::Receiver<Option<LoadedImage>>;
 
 /// A runtime image that is being loaded, or was, or may not be.
 pub(crate) struct Loading {
-    /// The pages that a view may reach by free devices once they are there.
+    /// The pages that a view may reach by bypass devices once they are there.
     pub(crate) free: PageSet,
     /// What brings them, if anything does.
     pub(crate) loader: Option<Arc<Loader>>,

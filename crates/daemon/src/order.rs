@@ -9,7 +9,7 @@ pub(crate) struct Order {
     pub(crate) purpose: Purpose,
     /// What is allowed on the directory that holds it.
     pub(crate) allowed: Allowed,
-    /// A profile is to be kept: nothing is read ahead at first, whether there are free pages or not, and what earlier
+    /// A profile is to be kept: nothing is read ahead at first, whether there are start-up pages or not, and what earlier
     /// starts read is in nobody's memory.
     pub(crate) learns: bool,
 }

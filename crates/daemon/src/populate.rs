@@ -11,8 +11,8 @@ use xebec_views::views::Views;
 use crate::background::Background;
 use crate::held_view::HeldView;
 
-/// Brings sets of the free pages of a view that was just mounted into the page cache of its files, one after the other as
-/// they are told. Each must be there, and guarded no more. `None` if the free pages are too few or too many.
+/// Brings sets of the start-up pages of a view that was just mounted into the page cache of its files, one after the other as
+/// they are told. Each must be there, and guarded no more. `None` if the start-up pages are too few or too many.
 pub(crate) fn populate(
     views: &Arc<Views>,
     background: &Background,

@@ -249,7 +249,7 @@ impl RuntimeImages {
         });
     }
 
-    /// Takes the guard off each part of a view's free pages once all of it is there; if some pages never come, it stays.
+    /// Takes the guard off each part of a view's start-up pages once all of it is there; if some pages never come, it stays.
     /// What is there is brought into the view's page cache, if the view is to be populated.
     pub(crate) fn finish(
         self: &Arc<Self>,

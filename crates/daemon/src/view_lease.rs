@@ -235,7 +235,7 @@ impl ViewLeases {
         Ok(())
     }
 
-    /// By what a view reaches each part of its free pages: a mount of the blob cache of its own, that is guarded until the part
+    /// By what a view reaches each part of its start-up pages: a mount of the blob cache of its own, that is guarded until the part
     /// is there, if it is not yet.
     fn arriving_mounts(&self, view: &str, parts: &[PageSet]) -> Vec<Option<Arriving>> {
         let arriving = |(number, pages): (usize, &PageSet)| {

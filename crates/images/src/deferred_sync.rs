@@ -1,6 +1,6 @@
-//! What was written down and is not on the disk yet. A sync takes milliseconds on a disk that has nothing else to do, and many
-//! more on one that has, so no start waits for one: upkeep brings to the disk what starts wrote since. A power cut before that costs what it takes to find it out again, and nothing that it damages is
-//! believed (decision 0015).
+//! Files that are written and not synced yet. A sync takes milliseconds on a disk that has nothing else to do, and many more on a busy
+//! one, so no start waits for one: upkeep syncs what starts wrote. A power cut before that costs the work of finding it out again, and
+//! Xebec uses nothing that the power cut damaged (decision 0015).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -95,7 +95,7 @@ pub struct Mirror {
     /// `host[:port]`, or a URL `http[s]://host[:port][/prefix]`. A URL with `http` allows plain HTTP.
     pub url: String,
     /// Whether the mirror may say which image a tag means. Off by default: what a mirror answers to a digest
-    /// can be verified, what it answers to a tag has to be believed.
+    /// can be verified, what it answers to a tag cannot.
     #[serde(default)]
     pub resolve_tags: bool,
 }

@@ -94,7 +94,7 @@ impl Loader {
             .filter(move |target| target.root <= root)
     }
 
-    /// Pages of the service that are present now, so that a view may reach them by a free device.
+    /// Pages of the service that are present now, so that a view may reach them by a bypass device.
     pub fn free_pages(&self) -> PageSet {
         let mut free = PageSet::default();
         for (number, target) in (0u16..).zip(&self.layers) {
@@ -110,7 +110,7 @@ impl Loader {
     }
 
     /// Lets pages be brought into those layers that `injecting` has: others have readers that do not admit the
-    /// recording. Gives the pages that a view may reach by a free device once they are there: all of the service's in
+    /// recording. Gives the pages that a view may reach by a bypass device once they are there: all of the service's in
     /// these layers, and in others those that are present now. Until [`Self::load`] ends, a process that reads one of them early
     /// waits for it; so do other starts that need them, as this one waits for what others are bringing in.
     pub fn allow(&self, injecting: Injecting) -> PageSet {

@@ -137,7 +137,7 @@ impl TrustFile {
 }
 
 /// The text of a `trust.toml` that changes nothing and explains everything.
-pub(super) const TEMPLATE: &str = r#"# Which indexes Xebec believes. See docs/trust.md.
+pub(super) const TEMPLATE: &str = r#"# Which indexes Xebec may use. See docs/trust.md.
 #
 # An index tells Xebec what is where inside a layer. The image's digest does not cover it, so something else must
 # vouch for it:

@@ -1,8 +1,8 @@
-//! Free pages: pages of a layer that are there when a view is built, or about to come, and that it reaches by a *free*
-//! device, a second one on the layer's data file that nobody guards. Reading them raises no event; an event costs about 45 µs
+//! Start-up pages: pages of a layer that are present when a view is built, or on their way, and that the view reaches by a *bypass
+//! device*, a second device on the layer's data file that is not guarded. Reading them raises no event; an event costs about 45 µs
 //! even where there is nothing to do, which doubles the start of a program that touches ten thousand pages.
 //!
-//! A free device is never asked about, so a page may be reached by one only if it is present, and stays so while the
+//! Reads of a bypass device raise no event, so a view may reach a page by one only if the page is present, and stays so while the
 //! view is mounted: layers of mounted views lose no pages. Those that are on their way when a view is mounted come in *parts*,
 //! in the order in which they are touched. Each part has devices of its own, opened through a mount of the cache that is the
 //! view's own and guarded until all of the part is there ([`crate::views::Views::arrived`]): a service that has
@@ -26,7 +26,7 @@ const PART: u64 = 1024;
 /// Parts, at most.
 const MOST_PARTS: u64 = 8;
 
-/// A mount of the blob cache that is a view's own, and guarded until a part of its free pages is there.
+/// A mount of the blob cache that is a view's own, and guarded until a part of its start-up pages is there.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Arriving {
     /// Where it is.
@@ -68,7 +68,7 @@ pub fn parts(touched: impl Iterator<Item = (LayerKey, Range<u64>)>, pages: &Page
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Makes the tree's files reach free pages, in parts that have no page in common, by devices of their own, which are
+/// Makes the tree's files reach start-up pages, in parts that have no page in common, by devices of their own, which are
 /// appended to `devices` (each a layer and the size of its data space). Gives for each of these which part it is of.
 ///
 /// Complete layers need none: all of their pages are free already.
@@ -108,7 +108,7 @@ pub fn redirect(
     part_of
 }
 
-/// The pieces of an extent: by its own device, and where there are free pages (ascending and apart) by theirs.
+/// The pieces of an extent: by its own device, and where there are start-up pages (ascending and apart) by theirs.
 fn split(extent: FileExtent, free: &[(Range<u64>, u16)], pieces: &mut Vec<FileExtent>) {
     let end = extent.data_offset + extent.length;
     let mut at = extent.data_offset;

@@ -55,7 +55,7 @@ pub struct Prefill {
 }
 
 impl Prefill {
-    /// Of the view of that name and tree, which was just mounted at `root`, with these free pages. `None` if it is not mounted, or
+    /// Of the view of that name and tree, which was just mounted at `root`, with these start-up pages. `None` if it is not mounted, or
     /// if they are too few or too many.
     pub fn new(views: &Views, view: &str, root: &Path, tree: &ViewTree, free: &PageSet) -> Option<Self> {
         let count = free.count();
@@ -69,7 +69,7 @@ impl Prefill {
         })
     }
 
-    /// Brings some of the free pages into the page cache, as long as somebody holds the view. Each must be there, and guarded no
+    /// Brings some of the start-up pages into the page cache, as long as somebody holds the view. Each must be there, and guarded no
     /// more. Blocks.
     pub fn bring(&self, views: &Views, pages: &PageSet) {
         let (parts, populated) = self.choose(pages);

@@ -195,7 +195,7 @@ impl RecordingAdmission {
         let mut table = self.table.lock();
         // Asked while the claims stand still: a start that gives one up has its view in there.
         let mounted = mounted();
-        let is_believed = |key: LayerKey| {
+        let is_admitted = |key: LayerKey| {
             let claimed = table.claims.iter().all(|by| by.admits(evidence, key, policy));
             let mut reading = mounted.iter().filter(|(layers, _)| layers.contains(&key));
             claimed
@@ -204,7 +204,7 @@ impl RecordingAdmission {
                     None => evidence.own,
                 })
         };
-        let layers = layers.into_iter().filter(|key| is_believed(*key)).collect();
+        let layers = layers.into_iter().filter(|key| is_admitted(*key)).collect();
         let what = Arc::new(Injected::new(layers, evidence.clone()));
         table.injecting.push(what.clone());
         Injecting {

@@ -1,7 +1,7 @@
 //! File sharing between layers: a file whose contents are already complete in another cached layer is read there.
 //!
-//! Only layers that this host proved take part as givers: it has itself hashed every file of theirs. What a taker
-//! believes is its own index (admitted by the policy) that the file has that digest. So a lying index can point its
+//! Only layers that this host proved take part as givers: it has itself hashed every file of theirs. A taker
+//! relies on its own index (admitted by the policy) for the file's digest. So a lying index can point its
 //! own image to other contents, which it could anyway, and never changes what another image reads.
 
 use std::collections::HashMap;

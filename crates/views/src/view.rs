@@ -2,7 +2,7 @@
 //!
 //! The metadata is written here, never taken from the network, and whole before the mount. Data files that are
 //! incomplete are opened by the guarded path, so that reading them raises events; complete ones by the ordinary
-//! path, and so are the devices of free pages ([`crate::bypass_devices`]) once these are there. A file whose contents this host has hashed in another
+//! path, and so are the devices of start-up pages ([`crate::bypass_devices`]) once these are there. A file whose contents this host has hashed in another
 //! complete layer points there instead of to its own layer, so those bytes are never fetched.
 
 use std::fs::File;
@@ -37,7 +37,7 @@ pub struct BuiltView {
     pub devices: Vec<LayerKey>,
     /// From this place on the devices are free.
     pub first_free: usize,
-    /// Of which part of the free pages each of these is.
+    /// Of which part of the start-up pages each of these is.
     pub parts: Vec<usize>,
     /// How long merging took, in milliseconds.
     pub milliseconds: f64,
@@ -115,7 +115,7 @@ fn device(key: LayerKey, data_size: u64) -> Device {
 }
 
 /// Overlayfs tells lower file systems apart by their UUID, so views over different data have different ones. So have those whose
-/// free pages come in other parts: the mounts by which they are reached are named after view and part.
+/// start-up pages come in other parts: the mounts by which they are reached are named after view and part.
 fn uuid(devices: &[(LayerKey, u64)], parts: &[usize], salt: Option<&str>) -> [u8; 16] {
     let mut digester = Digester::new();
     for (key, _) in devices {
@@ -135,7 +135,7 @@ fn uuid(devices: &[(LayerKey, u64)], parts: &[usize], salt: Option<&str>) -> [u8
 pub struct MountOptions<'a> {
     /// The mount of the blob cache by which data files are opened that may lack pages.
     pub guarded: &'a Path,
-    /// By what the devices of each part of the free pages are opened: one that is guarded until all of them are there, or
+    /// By what the devices of each part of the start-up pages are opened: one that is guarded until all of them are there, or
     /// the cache itself.
     pub free: &'a [Option<Arriving>],
     /// Whether all of a layer's pages are there, so that nobody need be asked about them.

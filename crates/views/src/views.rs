@@ -248,7 +248,7 @@ impl Views {
         self.lock().get(name).map_or(0, |record| record.narrowed)
     }
 
-    /// The parts of a view's free pages that may still be coming: where it reaches them, and which they are.
+    /// The parts of a view's start-up pages that may still be coming: where it reaches them, and which they are.
     pub fn arriving(&self, name: &str) -> Vec<(PathBuf, Arc<PageSet>)> {
         let table = self.lock();
         let parts = table.get(name).into_iter().flat_map(|record| &record.arriving);
@@ -258,7 +258,7 @@ impl Views {
             .collect()
     }
 
-    /// A part of a view's free pages is there: `unguard` takes the guard off the mount by which it reaches them.
+    /// A part of a view's start-up pages is there: `unguard` takes the guard off the mount by which it reaches them.
     /// Whether it came off, now or before.
     pub fn arrived(&self, name: &str, mount: &Path, unguard: impl FnOnce(&Path) -> bool) -> bool {
         let mut table = self.lock();

@@ -8,7 +8,7 @@ use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
 
 use crate::error::Fault;
 
-/// Longest life that is believed of a redirect's URL.
+/// Longest life that a redirect's URL may claim.
 const MAX_REDIRECT_LIFE: Duration = Duration::from_secs(3600);
 /// Life of a redirect's URL that does not say.
 const DEFAULT_REDIRECT_LIFE: Duration = Duration::from_secs(60);

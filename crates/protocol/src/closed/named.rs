@@ -23,8 +23,8 @@ struct Registries {
     ca_files: Vec<String>,
 }
 
-/// The files below a directory that its `trust.toml` and its `registries.toml` name, by their paths there. None, where such a file
-/// is somebody else's or cannot be read: nothing is believed of it then.
+/// The files below a directory that its `trust.toml` and its `registries.toml` name, by their paths there. None if such a file
+/// belongs to another user or cannot be read: then nothing in it counts.
 pub(super) fn files(directory: &OwnedFd, path: &Path) -> BTreeSet<PathBuf> {
     let keys = read(directory, "trust.toml").and_then(|text| TrustFile::parse(&text).ok());
     let keys = keys.into_iter().flat_map(|file| file.keys).map(|key| key.file);

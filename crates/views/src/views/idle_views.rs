@@ -2,7 +2,7 @@
 //! its view built, and what was read of it in memory.
 //!
 //! An idle view counts as unused: an eviction, a removal of an image and the daemon's end unmount it first
-//! ([`Views::take_down_unused`]). While it is mounted its layers lose no pages, so what its free devices rely on stays true.
+//! ([`Views::take_down_unused`]). While it is mounted its layers lose no pages, so what its bypass devices rely on stays true.
 //! Its former users may still read it, so its layers keep the pages that they need as long as it is mounted, and then as long as a
 //! process reads it (`departed.rs`). A start whose recording the idle view does not admit unmounts it first. A later start is admitted
 //! anew, and one whose answer would be another view gets another, since the name has everything that it depends on.
