@@ -57,7 +57,7 @@ class Direction(asyncio.Protocol):
 
     def arrive(self):
         if self.to is None:
-            self.timer = None  # whoever connects begins again
+            self.timer = None  # the client that connects begins again
             return
         now, parts, ends = self.loop.time(), [], False
         while self.way and self.way[0][0] <= now:

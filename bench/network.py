@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 # What may go at once after each pause: as much as the link passes in this time, but not less than some packets of Ethernet's
-# size. More would make a slow link a fast one for whoever asks for little at a time.
+# size. More would make a slow link a fast one for a client that asks for little at a time.
 BURST_MS, LEAST_BURST = 2, 16 << 10
 
 
@@ -40,7 +40,7 @@ def shaped(mbit):
 class Link:
     """A pair of veth devices, which `scripts/bench.sh` has made: `device` here, `peer` in the namespace of the registry."""
 
-    # In the order of /proc/net/dev (proc_net_dev in proc(5)); /sys shows those of whoever mounted it.
+    # In the order of /proc/net/dev (proc_net_dev in proc(5)); /sys shows those of the namespace that mounted it.
     COUNTERS = {"rx_bytes": 0, "rx_packets": 1, "tx_bytes": 8, "tx_packets": 9}
 
     def __init__(self, device, peer, namespace):

@@ -1,5 +1,5 @@
 """What the registry has of an image, as files of the machine that it runs on. They are read before a start, so that the registry
-sends them from memory: its disk is not measured, and whoever is first would pay for those who pull the same layers.
+sends them from memory: its disk is not measured, and the first client would pay for those that pull the same layers.
 """
 
 import os

@@ -148,7 +148,7 @@ table() {
     echo "Both images are made on one base, which the registry has fetched, stored and indexed once."
 }
 
-# The page for people, once by this script, then by whoever looks at it.
+# The page for people, once by this script, then by a user who looks at it.
 show_page() {
     local stay=${DEMO_STAY:-0}
     ask "http://$OWN/" >"$scratch/page.html"

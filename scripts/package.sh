@@ -10,7 +10,7 @@
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 cd "$XEBEC_TOP"
-# Packages are for everybody, whoever makes them.
+# Packages are for everybody, whichever user makes them.
 umask 022
 
 out=${XEBEC_OUT:-$XEBEC_TOP/out}

@@ -290,7 +290,7 @@ fn special_files_are_left_out_and_named() {
     let _listener = std::os::unix::net::UnixListener::bind(source.join("socket")).unwrap();
     let zero = rustix::fs::makedev(1, 5);
     let has_device = mknodat(&opened, "zero", FileType::CharacterDevice, mode, zero).is_ok();
-    // A FIFO without a writer would block whoever opens it.
+    // A FIFO without a writer would block a process that opens it.
     let mut notes = cp((top.path(), "s"), (top.path(), "t")).unwrap();
     notes.sort_by(|one, other| one.path.cmp(&other.path));
     let socket = Note {

@@ -81,7 +81,7 @@ impl Corrections {
         let noted = noted.inspect_err(|failure| error!("{failure}"));
         error!(
             "ALARM: a runtime image brought other contents than {key} has, in its pages {mismatches:?}. Xebec corrected them, and \
-             does not use its recordings again. Whoever pushed them may have meant harm"
+             does not use its recordings again. The user who pushed them may have meant harm"
         );
         for injection in unverified_sources::load(&self.store, key).unwrap_or_default() {
             if !injection.evidence.own

@@ -123,6 +123,6 @@ impl Proofs {
 pub(crate) fn alarm(key: LayerKey, problem: &str) -> String {
     format!(
         "ALARM: the index of {key} shows other contents than the layer has: {problem}. Xebec does not use it again. \
-         Whoever pushed it may have meant harm"
+         The user who pushed it may have meant harm"
     )
 }

@@ -40,7 +40,7 @@ const LET_GO: Duration = Duration::from_secs(10);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Serves whoever connects to the socket, if it listens. What keeps it from that is said in the log: readers need this worker
+/// Serves clients that connect to the socket, if it listens. What keeps it from that is in the log: readers need this worker
 /// all the same. `service` tells the rest of the worker that it runs.
 pub(crate) fn serve(
     listener: &UnixListener,

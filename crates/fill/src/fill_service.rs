@@ -219,7 +219,7 @@ impl FillService {
         let Some((&identity, served)) = layers.iter().find(|(_, served)| served.layer().key() == key) else {
             return true;
         };
-        // The table's lock is held, so whoever is not counted here cannot come to hold one.
+        // The table's lock is held, so a task that is not counted here cannot come to hold one.
         let is_idle = served.is_idle();
         if is_idle {
             layers.remove(&identity);

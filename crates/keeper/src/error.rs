@@ -30,7 +30,7 @@ pub enum KeeperError {
     Mount(#[from] MountError),
     /// The root directory is on a file system that raises no events before a read.
     #[error(
-        "the root directory {root} is on {filesystem}, where the kernel tells nobody of a read before it: it must be on ext4, xfs or \
+        "the root directory {root} is on {filesystem}, where the kernel raises no event before a read: it must be on ext4, xfs or \
          btrfs; move it there, or choose another directory by --root"
     )]
     FileSystem {

@@ -159,7 +159,7 @@ pub trait LazyImages: Binder {
     /// What of a layer is on this host now.
     fn usage(&self, layer: &LazyLayer) -> Usage;
 
-    /// Snapshots were removed. What only they needed is to leave this host, since whoever removed them wants its room. Says
+    /// Snapshots were removed. What only they needed must leave this host, since the client that removed them wants its room. Says
     /// whether that is done; if not, it is asked again. Meanwhile no layer is offered but of images that are being pulled, and
     /// afterwards what was found out about others is found out anew.
     fn let_go(&self, shown: Shown) -> impl Future<Output = bool> + Send;

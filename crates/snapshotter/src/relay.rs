@@ -102,7 +102,7 @@ impl<B: Blobs> Relay<B> {
         }
     }
 
-    /// Serves whoever connects, until `stop` says so.
+    /// Serves clients that connect, until `stop` says so.
     pub async fn serve(self: Arc<Self>, listener: UnixListener, mut stop: watch::Receiver<bool>) {
         let is_over = stop.clone();
         let conversation = |stream| self.clone().converse(stream, is_over.clone());

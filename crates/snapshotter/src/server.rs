@@ -39,7 +39,8 @@ pub enum Opened<L> {
     Open(Arc<Snapshotter<L>>),
 }
 
-/// Serves whoever connects, with `images` Kubernetes' image service, too, until `stop` says so; then calls under way are finished and connections closed.
+/// Serves clients that connect, with `images` Kubernetes' image service, too, until `stop` says so. Then it finishes calls under way and
+/// closes connections.
 pub async fn serve<L: LazyImages>(
     listener: UnixListener,
     snapshotter: watch::Receiver<Opened<L>>,
@@ -52,7 +53,7 @@ pub async fn serve<L: LazyImages>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Has a conversation with whoever of this user connects, until `stop` says so; gives those that go on. A client that prepares snapshots
+/// Has a conversation with each process of this user that connects, until `stop` says so; gives those that go on. A client that prepares snapshots
 /// says what is mounted, and pulls with the logins that are kept. `to` is for messages.
 pub(crate) async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: &UnixListener,

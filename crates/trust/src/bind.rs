@@ -1,4 +1,4 @@
-//! Bindings: an image index that names an image manifest *and* the artifact with its indexes, so that whoever
+//! Bindings: an image index that names an image manifest *and* the artifact with its indexes, so that a user who
 //! names the image index (by digest, or by a tag that leads to it) has named the indexes, too.
 //!
 //! The layout, for each bound image manifest: its own descriptor, unchanged, with its platform; and a

@@ -270,7 +270,7 @@ impl Policy {
 
     /// Of several indexes of one layer, the admitted one with the strongest root; of equals, the first.
     ///
-    /// To take the first that is admitted would let whoever attaches an index in the registry displace one
+    /// To take the first that is admitted would let a user who attaches an index in the registry displace one
     /// that is bound, signed or proven, for images named by tag.
     ///
     /// # Errors

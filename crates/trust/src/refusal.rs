@@ -83,7 +83,7 @@ impl Details {
         } else if *naming == Naming::Digest {
             write!(
                 f,
-                "{what} of {image} was only found in the registry, where whoever may push could have put it; \
+                "{what} of {image} was only found in the registry, where any user who may push could have put it; \
                  that never suffices for an image named by digest"
             )?;
         } else {
@@ -169,7 +169,7 @@ impl fmt::Display for Refusal {
             return write!(
                 f,
                 "ALARM: the index of {} shows other contents than its layer ({why}); it is not used, by no name. \
-                 Whoever pushed it was mistaken or lied: remove it from the registry, and make a new one with \
+                 The user who pushed it was mistaken or lied: remove it from the registry, and make a new one with \
                  `xebec index {}…`",
                 details.image, details.image
             );

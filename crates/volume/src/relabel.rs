@@ -47,7 +47,7 @@ pub(super) fn relabel(
 }
 
 /// Sets an attribute of a file, or of a directory and all that is in it, through no link and onto no other mount. What was opened
-/// is labelled, not its name again, since whoever uses the directory may put something else in its place at any moment.
+/// is labelled, not its name again, since a process that uses the directory may put something else in its place at any moment.
 pub(super) fn label_tree(top: BorrowedFd<'_>, attribute: &CStr, label: &[u8]) -> io::Result<()> {
     set(top, attribute, label)?;
     let mut levels: Vec<Dir> = entered(top)?.into_iter().collect();

@@ -278,7 +278,7 @@ fn pull_policy(world: &World) -> Result<Outcome> {
     shows("never", &one, false)?;
     shows("always", &two, true)?;
     shows("missing", &two, false)?;
-    // Another platform is another image, whoever is asked.
+    // Another platform is another image, whichever registry is asked.
     let other = |policy| ["--pull", policy, "--platform", "linux/s390x"];
     refused(&other("never"), NOT_FOUND, &["knows no image", "linux/s390x"])?;
     for policy in ["missing", "always"] {

@@ -128,8 +128,8 @@ fn a_container_that_never_started_is_cleaned_up() {
     case.assert_clean();
 }
 
-/// A namespace of processes goes with all that is in it, and the run directory stays. What the containers left is
-/// cleaned up by whoever sees that they are gone, and their names are free again.
+/// A namespace of processes goes with all that is in it, and the run directory stays. The next process that
+/// sees that they are gone cleans up what they left, and their names are free again.
 #[test]
 fn containers_of_a_namespace_that_is_gone_are_cleaned_up() {
     let mut case = case!();

@@ -227,7 +227,7 @@ impl Daemon {
         rustix::process::kill_process(pid, Signal::KILL).is_ok()
     }
 
-    /// Stops the keeper, whoever it is by now, and gives the counters that the last worker left.
+    /// Stops the keeper, whichever process it is by now, and gives the counters that the last worker left.
     pub fn stop(mut self) -> String {
         let pid = self.pids().0.unwrap();
         let keeper = xebec_kernel::process::Child::open(pid).unwrap();

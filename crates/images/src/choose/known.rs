@@ -14,7 +14,7 @@ use crate::prepared_layer::PreparedLayer;
 impl Choice<'_> {
     /// The strongest admitted index of the cache; of equals the one that this image was used with before, so that
     /// its data is found again. One that this image's repository may be shown comes before a stronger one of others: it starts with
-    /// that whoever can be asked.
+    /// that, whichever registry can be asked.
     pub(super) fn choose_from_store(&self, layer: Digest) -> Result<Option<(LayerKey, Root)>, Refusal> {
         let used = self.used.get_or_init(|| {
             let record = self.images.records.get(self.found.manifest_digest);

@@ -1,7 +1,7 @@
 //! Layer indexes from a blob's own table of contents: no index of ours is needed, and none is trusted.
 //!
 //! eStargz and zstd:chunked layers end with a list of their entries and chunks, and the image manifest carries the
-//! digest of that list, so whoever trusts the manifest may trust the list. [`TableOfContents`] does no I/O: it says
+//! digest of that list, so a caller that trusts the manifest may trust the list. [`TableOfContents`] does no I/O: it says
 //! which bytes of the blob it needs next ([`TableOfContents::wanted`]) and takes them
 //! ([`TableOfContents::supply`]), once or twice, until it has a [`LayerIndex`].
 //!

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The file is a sealed memfd of fixed size, mapped shared, prefaulted and locked: writing to it can neither
-//! fail nor block, and it outlives whoever maps it as long as one process holds its descriptor. Integers are
+//! fail nor block, and it outlives a process that maps it as long as another one holds its descriptor. Integers are
 //! in the machine's own byte order: the journal never leaves the host nor survives a boot.
 
 use std::cell::UnsafeCell;

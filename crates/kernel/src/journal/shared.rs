@@ -10,7 +10,7 @@ use super::layout::{Entry, FILLING, FREE, Mapping, OWED};
 /// A worker's death is blamed on the events that it was filling; so many are allowed before they are denied.
 pub const DEFAULT_DEATHS_ALLOWED: u32 = 3;
 
-/// How long whoever adopts waits for a predecessor to end.
+/// How long a worker that adopts waits for its predecessor to end.
 pub const PREDECESSOR: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// A worker's report before it ended: only its parent can see its exit status.

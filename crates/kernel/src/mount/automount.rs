@@ -158,7 +158,7 @@ impl Door {
         }
     }
 
-    /// Answers whoever comes, until nobody can any more.
+    /// Answers each process that comes, until none can come any more.
     fn keep(&self, mut kernel: &PipeReader, root: BorrowedFd<'_>, guests: &mut Guests) {
         let mut packet = [0; PACKET];
         loop {

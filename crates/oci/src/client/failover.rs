@@ -151,7 +151,7 @@ impl Failover {
 }
 
 impl Failover {
-    /// Tells whoever listens that the call goes on, if they were told that it waits.
+    /// Tells the listener that the call goes on, if it was told that the call waits.
     fn went_on(&mut self) {
         if self.attempts.take_told() {
             outage::tell(|| Outage::Over {

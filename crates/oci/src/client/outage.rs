@@ -43,7 +43,7 @@ pub async fn listening<T>(listener: Listener, work: impl Future<Output = T>) -> 
     LISTENER.scope(listener, work).await
 }
 
-/// Tells whoever listens, if anybody does.
+/// Tells the listener, if there is one.
 pub(crate) fn tell(outage: impl FnOnce() -> Outage) {
     // Outside of a task there is nobody.
     let _ = LISTENER.try_with(|listener| listener(outage()));

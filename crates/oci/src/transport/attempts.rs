@@ -58,7 +58,7 @@ impl Attempts {
         }
     }
 
-    /// Whether whoever listens was told that the call waits, since this was asked last.
+    /// Whether the listener was told that the call waits, since this was asked last.
     pub(crate) fn take_told(&mut self) -> bool {
         std::mem::take(&mut self.told)
     }

@@ -7,7 +7,7 @@
 //! Names that users gave and names that registries gave do not stand in each other's way, and no registry has more than its
 //! share of the latter: one that sends each request to another silent name holds up itself. Users' names of one domain have a
 //! share, too, since one silent server answers for all of them; and when all places are taken all the same, a name that was
-//! found before leads where it led then, so that whoever runs already goes on.
+//! found before leads where it led then, so that containers that run already go on.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -172,7 +172,7 @@ impl Names {
         let work = move || {
             let found = look_up(&looked_up).map(Arc::from);
             let mut table = table.lock();
-            // First out of the table, so that whoever comes after this answer gets a newer one.
+            // First out of the table, so that a call that comes after this answer gets a newer one.
             table.pending.remove(&looked_up);
             if let (Ok(found), false) = (&found, are_told) {
                 table.remember(&looked_up, found);

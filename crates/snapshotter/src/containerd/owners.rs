@@ -17,7 +17,7 @@ use super::{Containerd, ContainerdError};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest manifest that is read, in bytes; registries allow none longer.
 const LONGEST_DOCUMENT: usize = 4 << 20;
-/// What this snapshotter is called in containerd's configuration, if whoever wrote it followed the documentation. Two
+/// What this snapshotter is called in containerd's configuration, if its author followed the documentation. Two
 /// snapshotters may each have a snapshot by one key.
 const SNAPSHOTTER: &str = "xebec";
 /// How CRI has the image of a container, and of what keeps a pod's namespaces (`internal/cri/annotations` in containerd).
@@ -29,7 +29,7 @@ const NAMES: [&str; 2] = [
 /// An image, as a container has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerImage {
-    /// Its name, as whoever wanted the container had it.
+    /// Its name, as the client that made the container gave it.
     pub name: String,
     /// The digest in the name, or else the one that containerd's name for the image stands for; `None` if there is no such
     /// name any more.

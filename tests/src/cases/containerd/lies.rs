@@ -1,5 +1,5 @@
-//! A client that says of one layer that it is another: nothing lazy comes to stand for a chain by that, and whoever runs the
-//! images later sees what is theirs.
+//! A client that says of one layer that it is another: nothing lazy comes to stand for a chain by that, and a user who
+//! runs the images later sees what is theirs.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Images that are made of a number: whoever knows the number knows each byte.
+//! Images that are made of a number: a test that knows the number knows each byte.
 
 use serde_json::json;
 use xebec_format::digest::Digest;
