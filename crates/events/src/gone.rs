@@ -1,4 +1,4 @@
-//! What the rules let go, and by which of them.
+//! What the registry's rules removed, and by which rule.
 
 /// What goes, or would go.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -245,7 +245,7 @@ impl Fault {
         )
     }
 
-    /// Whether who can wait long does so, though it is not worth it for others: somebody may mend it meanwhile.
+    /// Whether a caller that can wait long does so, though others fail at once: a person may mend it meanwhile.
     pub(crate) fn may_be_mended(&self) -> bool {
         self.is_refusal() || matches!(self, Fault::UnknownHost(_))
     }

@@ -48,7 +48,7 @@ impl TrustedKey {
     }
 }
 
-/// Why there is no policy. Nothing may be used then: to guess what the user wanted could admit what he
+/// Why there is no policy. Nothing may be used then: to guess what the user wanted could admit what the user
 /// forbids.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {

@@ -1,5 +1,5 @@
 //! A private layer that is on a host is shown only to images of repositories that have it: a user who knows its digest, and makes an
-//! image that lists it, gets what a pull would give him. Tried by each way to start an image, and with what his registry may say.
+//! image that lists it, gets what a pull would give. Tried by each way to start an image, and with what that user's own registry may say.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -174,7 +174,7 @@ fn logout(world: &World) -> Result<Outcome> {
     ))
 }
 
-/// The thief's own registry says what he likes; his friend's has the layer.
+/// The thief's own registry says what the thief likes; a friend's has the layer.
 fn other_registries(world: &World) -> Result<Outcome> {
     let mut lab = Lab::with(world, with_login())?;
     let (image, key) = owned()?;
@@ -243,7 +243,7 @@ fn other_registries(world: &World) -> Result<Outcome> {
 /// and with it when it has one again.
 fn only_readers(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
-    // Nobody's view stays longer than he has it.
+    // No view stays longer than its holder.
     lab.daemon_settings("root", "linger = \"0s\"\n")?;
     let (image, key) = owned()?;
     let owner = lab.push_indexed(&image, "owner/app")?;
@@ -271,7 +271,7 @@ fn only_readers(world: &World) -> Result<Outcome> {
     ))
 }
 
-/// By CRI, of which the thief uses his own account, or none.
+/// By CRI, which the thief uses with an account of their own, or with none.
 fn containerd(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let (image, _) = owned()?;

@@ -188,8 +188,8 @@ impl CachedLayer {
         parts
     }
 
-    /// Makes sure that the missing pages of `run` are zero. They are holes, but for what somebody left there who died
-    /// or failed before he could claim it, or before a power cut.
+    /// Makes sure that the missing pages of `run` are zero. They are holes, but for bytes of a worker that died
+    /// or failed before it could claim them, or before a power cut.
     fn zero(&self, run: &Range<u64>) -> io::Result<()> {
         for start in (run.start..run.end).step_by(CHUNK_PAGES as usize) {
             let chunk = start..(start + CHUNK_PAGES).min(run.end);

@@ -233,7 +233,7 @@ fn advice_is_given_where_it_helps() {
     assert_eq!(
         advice(&facts(), &seen(&[(1, 1..10)])),
         "",
-        "nine pages are not worth it"
+        "nine pages are too few"
     );
     assert!(advice(&facts(), &seen(&[(1, 1..60)])).contains("--merge"));
     let mut other = facts();

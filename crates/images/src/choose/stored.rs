@@ -35,8 +35,8 @@ impl Images {
         self.chosen_from_store(request, found, layers).map(|_| ())
     }
 
-    /// The same, and compares them with the diff IDs of the image's configuration. The author of an image writes there what he
-    /// likes, and chain IDs are made of it: a proof of other contents must not count for them.
+    /// The same, and compares them with the diff IDs of the image's configuration. The author of an image may write there
+    /// anything, and chain IDs are made of it: a proof of other contents must not count for them.
     ///
     /// # Errors
     /// Those of [`Self::judge_stored`].

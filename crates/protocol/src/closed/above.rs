@@ -1,10 +1,10 @@
-//! Whether somebody else could put another directory in the place of one of Xebec's.
+//! Whether another user could put another directory in the place of one of Xebec's.
 //!
-//! The daemon and each command go to what they keep by its name. A user who may rename something on the way there, since it is below a
-//! directory of his, could put a directory of his own there while they work: what they write would be his to read, and what they
-//! read would be his to say. Permissions of the directory itself do not help against that. So nobody but root and this process's
-//! user may change a directory on the way, nor a link by which the way leads (as sshd's `StrictModes` has it for keys). In one in
-//! which everybody may make files, but nobody rename those of others (the sticky bit, as of `/tmp`), whose each is counts.
+//! The daemon and each command find their files by name. A user who may rename something on the way there could put a directory of their
+//! own in its place while the daemon works. That user could then read what Xebec writes, and decide what Xebec reads. Permissions of
+//! the directory itself do not help against that. So only root and this process's user may change a directory on the way, or a link by
+//! which the way leads (as sshd's `StrictModes` has it for keys). In a directory in which everybody may make files but not rename those
+//! of others (the sticky bit, as of `/tmp`), the owner of each file on the way counts.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};

@@ -321,7 +321,7 @@ fn what_others_could_replace_is_refused() {
             fs::remove_file(&link).unwrap();
         }
     }
-    // A link that somebody else may lead elsewhere, where he may make files.
+    // A link that another user may lead elsewhere, to a directory in which that user may make files.
     open_up(&at("everybodys"), 0o1777);
     let link = at("everybodys/link");
     symlink(top.path(), &link).unwrap();

@@ -1,5 +1,5 @@
-//! A recording that one image believes, and layers that are read by another, which does not: by way of its own repository, where a
-//! key signs what counts.
+//! A recording that one image admits, and layers that another image reads, which does not admit it: by way of its own repository, where
+//! a key signs what counts.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -68,8 +68,8 @@ pub(super) fn no_start_waits(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("mounted in {took:?}")))
 }
 
-/// A daemon is stopped by force, or a view unmounted by hand, while somebody reads it: no pages come in under him that he would not
-/// believe, until he is gone.
+/// A daemon is stopped by force, or a view unmounted by hand, while a process reads it: no pages come in that this reader would not
+/// admit, until it is gone.
 pub(super) fn readers_of_departed_views(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;

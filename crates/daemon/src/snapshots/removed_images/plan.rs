@@ -55,12 +55,12 @@ impl Leaving {
 }
 
 impl Plan {
-    /// Whether somebody wants an image to stay who did not when this was made.
+    /// Whether a record wants its image to stay, and did not when this plan was made.
     pub(super) fn is_wanted_again(&self, record: &ImageRecord) -> bool {
         record.pinned || self.kept_for.get(&record.manifest_digest) != Some(&record.kept_for)
     }
 
-    /// Whether an image as it is recorded now relies on a layer that this would let go.
+    /// Whether an image as it is recorded now relies on a layer that this plan removes.
     pub(super) fn is_relied_on(&self, record: &ImageRecord, key: LayerKey) -> bool {
         self.is_wanted_again(record) && record.layers.iter().any(|layer| layer.key() == key)
     }

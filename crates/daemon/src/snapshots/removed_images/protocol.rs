@@ -1,4 +1,4 @@
-//! The protocol of letting go, in every order of its steps.
+//! The protocol by which layers of removed images leave the host, in every order of its steps.
 //!
 //! Pulls, removals, commands and a restart are taken apart into steps between which others can come. All orders of them are
 //! played, with the plan that the daemon makes. Whatever the order, an image that containerd has or a command uses keeps its
@@ -33,7 +33,7 @@ enum Without {
     ForgettingMore,
     /// A snapshot is one of every image with its chain.
     Chains,
-    /// It is asked again who relies on a layer, when nobody can begin to.
+    /// Records are read again for those that rely on a layer, when none can begin to.
     AskingAgain,
     /// A pull looks whether the layers that it found are still there.
     Looking,
@@ -45,9 +45,9 @@ enum Without {
 #[derive(Debug)]
 #[allow(dead_code, reason = "a panic tells it")]
 enum Wrong {
-    /// Somebody lacks what he needs.
+    /// An actor lacks what it needs.
     Missing(String),
-    /// Something stays for nobody.
+    /// Something stays that no actor needs.
     Left(String),
 }
 

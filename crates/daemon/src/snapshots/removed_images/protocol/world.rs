@@ -28,7 +28,7 @@ pub(super) enum Actor {
         at: Commanding,
     },
     LetGo(LettingGo),
-    /// What was found out becomes too old to be believed.
+    /// What was found out becomes too old to count.
     Age,
     Restart,
     Done,
@@ -56,12 +56,12 @@ pub(super) struct World {
     /// Recorded images, and whether they are kept for commands.
     pub(super) records: BTreeMap<u8, bool>,
     pub(super) layers: BTreeSet<u8>,
-    /// For which image each chain of layers was let in.
+    /// For which image each chain of layers was admitted.
     pub(super) snapshots: BTreeMap<Vec<u8>, u8>,
     pub(super) admissions: BTreeSet<u8>,
     pub(super) gone: Option<BTreeSet<u8>>,
     pub(super) is_held: bool,
-    /// Somebody may have left layers that are in no record: he died before that, or only asked about an image that went meanwhile.
+    /// A process may have left layers that are in no record: it died before that, or only asked about an image that went meanwhile.
     pub(super) has_left_some: bool,
     pub(super) going: Option<u8>,
     /// What containerd has.
