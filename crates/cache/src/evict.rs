@@ -1,4 +1,4 @@
-//! What is to go so that so many bytes are free: a plan, which touches nothing.
+//! Plans which layers to evict, so that so many bytes are free. It touches nothing.
 //!
 //! Whole layers go in the policy's order. The last one only gives as much as is needed: its pages from the end of the
 //! data space are punched, and its index stays, so that its next start is still quick.

@@ -1,4 +1,4 @@
-//! What a cached layer is called, and where it mismatches.
+//! The name of a cached layer, and the place of a mismatch in it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a container may do and use.
+//! Decides what a container may do and use.
 //!
 //! Users say it with docker's options, from `--cap-add` over `--security-opt` to `--memory`. [`Confinement`] is what they ask for.
 //! [`SecurityContext::decide`] makes of it what this host can give: it refuses what contradicts itself, finds the devices, and

@@ -1,4 +1,4 @@
-//! What the supervisor of a container has to know, and the channel on which it learns it.
+//! Events of which a container's supervisor must hear, and the channel on which it hears of them.
 //!
 //! Signals, probes, the work that runs beside the preparations, and the end of the container's first process
 //! each have a thread. All of them send to one channel, so that the supervisor alone decides.

@@ -1,4 +1,4 @@
-//! What was filled and written down is brought to the disk after the start that waited for it.
+//! Syncs filled pages and notes to the disk, after the start that waited for them.
 
 use std::path::PathBuf;
 use std::sync::Arc;

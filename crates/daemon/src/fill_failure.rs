@@ -1,4 +1,4 @@
-//! What a command is told by a fill that failed.
+//! Turns the error of a fill into a command's failure.
 
 use xebec_cache::fill::FillError;
 use xebec_protocol::failure::FailureKind;

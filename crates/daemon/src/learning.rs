@@ -1,4 +1,4 @@
-//! What is to be learned from a start: its profile.
+//! Keeps what a start teaches: its profile.
 
 use std::collections::BTreeMap;
 

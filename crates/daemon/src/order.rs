@@ -1,4 +1,4 @@
-//! What a view is mounted for.
+//! The purpose that a view is mounted for.
 
 use xebec_protocol::wire::{Allowed, Completion, Holder, Purpose};
 

@@ -1,4 +1,4 @@
-//! How far a pull has come, told while it goes on: the fetches of a layer say nothing of themselves to whom they are for.
+//! Reports how far a pull has come while it goes on: the fetches of a layer do not report to the command that waits for them.
 
 use std::pin::pin;
 use std::time::Duration;

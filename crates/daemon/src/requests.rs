@@ -1,4 +1,4 @@
-//! What the command line asks for, and which service does it.
+//! Passes each request of the command line to the service that carries it out.
 
 use std::sync::Arc;
 

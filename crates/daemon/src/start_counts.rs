@@ -1,4 +1,4 @@
-//! What is counted of starts, for Prometheus.
+//! Counters of starts, for Prometheus.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

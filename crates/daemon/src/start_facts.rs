@@ -1,4 +1,4 @@
-//! What was seen of a start becomes its report.
+//! Turns the measured facts about a start into its report.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

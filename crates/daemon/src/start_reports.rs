@@ -1,4 +1,4 @@
-//! What a start that is over read, and what is learned from it: looked at in its view's page cache, never on the start's way.
+//! Reports what a finished start read, and learns from it. It looks into the view's page cache, and never delays the start.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

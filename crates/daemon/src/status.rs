@@ -1,4 +1,4 @@
-//! What the daemon tells of itself, and what readers touched.
+//! The daemon's report of itself, and of what readers touched.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! What is given up when views go: views whose holders died, and the layers that only such views read.
+//! Cleans up when views go: views whose holders died, and the layers that only such views read.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! What was done by whom: a line of JSON for each thing that happened, for each that the registry itself deleted by a rule, and for each
-//! request that was refused to somebody who showed who they are.
+//! The audit log: a line of JSON for each thing that happened, for each that the registry itself deleted by a rule, and for each
+//! request that was refused to a caller with a login.
 //!
 //! Lines go to a file or to standard error. A request never waits for them: they pass through a bounded queue to a thread that
 //! writes. If the disk is slower than the requests for so long that the queue is full, lines are lost, and the next line that is

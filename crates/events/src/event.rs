@@ -1,4 +1,4 @@
-//! What happened to the contents of the registry, for those who write it down or pass it on.
+//! Events: what happened to the contents of the registry, for the parts that log it or pass it on.
 //!
 //! The API tells each [`Listener`] after the client has got what it asked for, or what it sent is on the disk. A listener must not wait:
 //! what takes time goes into a queue of its own.

@@ -1,4 +1,4 @@
-//! What is written down while a start goes on, most of which does not depend on it.
+//! Writes notes while a start goes on; most of the start does not depend on them.
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};

@@ -1,4 +1,4 @@
-//! What a name means on this host: an image by its reference, by its manifest's digest, or by the first digits of that, as
+//! Finds the image that a name means on this host: an image by its reference, by its manifest's digest, or by the first digits of that, as
 //! `xebec images` prints them.
 
 use xebec_format::digest::Digest;

@@ -1,4 +1,4 @@
-//! What refers to an image in its registry: index artifacts, recordings. A start needs both, so it asks once for all.
+//! Lists the referrers of an image in its registry: index artifacts, recordings. A start needs both, so it asks once for all.
 //!
 //! It asks even before it has the image's configuration, since a recording's artifact carries that: then the registry need
 //! not be asked for it. The artifact's author is not trusted for that: the manifest has the configuration's digest.

@@ -1,4 +1,4 @@
-//! What a registry's refusal comes to for the user.
+//! Turns a registry's refusal into a failure that the user sees.
 
 use xebec_oci::ClientError;
 use xebec_protocol::failure::{Failure, FailureKind};

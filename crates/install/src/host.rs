@@ -1,4 +1,4 @@
-//! What is found on a host.
+//! Looks at a host before an installation.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,4 +1,4 @@
-//! What a keeper is told.
+//! The configuration of a keeper.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

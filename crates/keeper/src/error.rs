@@ -1,4 +1,4 @@
-//! What keeps a keeper from keeping.
+//! Errors that end a keeper, or keep it from starting.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a keeper and its worker are told by signals.
+//! Orders that a keeper and its worker get by signals.
 
 pub(crate) const SIGHUP: i32 = rustix::process::Signal::HUP.as_raw();
 

@@ -1,4 +1,4 @@
-//! What is remembered of registries beyond one call.
+//! Facts about registries that outlive one call.
 //!
 //! A registry without the referrers API costs a start a request and a round trip that say nothing. So it is remembered that
 //! it has none, where nothing else can be meant: for a day, since registries are upgraded, and only until it answers.

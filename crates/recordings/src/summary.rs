@@ -1,4 +1,4 @@
-//! What the runtime images of an image are: for `xebec inspect --runtime-image`.
+//! Describes the runtime images of an image, for `xebec inspect --runtime-image`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What goes wrong with a snapshot, in the classes that clients tell apart.
+//! Errors of snapshots, in the classes that clients tell apart.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Where the directories below a container lie once more, if its ids are mapped.
+//! The second place of the directories below a container whose ids are mapped.
 //!
 //! containerd maps what is below such a container by a mapped copy of the mount in which the lower directories lie, with
 //! the mounts in that directory (2.4 takes the directory that they have in common). A link does not lead out of such a

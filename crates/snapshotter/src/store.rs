@@ -1,4 +1,4 @@
-//! What survives everything: which snapshots there are, and which is made on which.
+//! The store of snapshots, which survives kills and power cuts: which snapshots there are, and which is made on which.
 //!
 //! One file, a [redb](https://docs.rs/redb) database: a change is a transaction, on disk when it is told to be done. A
 //! process that dies, or a machine that loses power, leaves the state before or after a change, never one between.

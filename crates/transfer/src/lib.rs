@@ -1,4 +1,4 @@
-//! What other registries have, moved into a store.
+//! Moves images of other registries into a store.
 //!
 //! * [`import`] reads the directory in which CNCF distribution keeps what it has, by copy or in place.
 //! * [`Mirror`] copies repositories of a registry that runs, once or again and again.

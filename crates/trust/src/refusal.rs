@@ -1,4 +1,4 @@
-//! What a user is told when no root of trust suffices: what was missing, and each way to get it.
+//! Tells a user why no root of trust suffices: what is missing, and each way to get it.
 
 use std::fmt;
 

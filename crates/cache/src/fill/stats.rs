@@ -1,4 +1,4 @@
-//! What fills did.
+//! Counters of fills.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

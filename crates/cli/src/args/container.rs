@@ -1,4 +1,4 @@
-//! What starts a container: `xebec run` and `xebec record`.
+//! Commands that start a container: `xebec run` and `xebec record`.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

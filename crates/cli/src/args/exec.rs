@@ -1,4 +1,4 @@
-//! What reaches into containers that run: `xebec exec`, `cp`, `stats` and `top`.
+//! Commands that reach into containers that run: `xebec exec`, `cp`, `stats` and `top`.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! What is done with images: to mount, index, pull, check and remove them.
+//! Commands that mount, index, pull, check and remove images.
 
 use std::path::PathBuf;
 

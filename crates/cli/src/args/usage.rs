@@ -1,4 +1,4 @@
-//! What a user who made a mistake is shown of a command's use.
+//! Shows the use of a command to a user who made a mistake.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! What is decided of a container's network before anything of the container exists.
+//! Decisions about a container's network before anything of the container exists.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

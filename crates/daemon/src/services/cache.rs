@@ -1,4 +1,4 @@
-//! What keeps the cache right while layers come and go.
+//! The services that keep the cache right while layers come and go.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What mounts images, and watches the starts of their services.
+//! The services that mount images, and watch the starts of programs on them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is open before there are services.
+//! Everything that the worker opens before it makes services.
 
 use std::sync::Arc;
 

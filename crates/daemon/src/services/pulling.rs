@@ -1,4 +1,4 @@
-//! What brings images to this host, without a view.
+//! The services that bring images to this host, without a view.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What tells of the worker, and changes nothing.
+//! The services that report on the worker, and change nothing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What was found out of images, kept for a while: a pull asks for each layer, and others may pull the same.
+//! Keeps the facts about images for a while: a pull asks for each layer, and others may pull the same.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What containerd's lazy layers are served by.
+//! The services that serve containerd's lazy layers.
 
 use std::path::PathBuf;
 use std::sync::Arc;

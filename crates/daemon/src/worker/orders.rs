@@ -1,4 +1,4 @@
-//! What the keeper tells its worker by signals.
+//! Orders that the keeper gives its worker by signals.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::warn;

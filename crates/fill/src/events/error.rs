@@ -1,4 +1,4 @@
-//! What keeps a worker from serving.
+//! Errors that keep a worker from serving.
 
 use xebec_kernel::journal::JournalError;
 

@@ -1,4 +1,4 @@
-//! What a segment's pages are compared with, of one kind or the other: `docs/decisions/0014-digests-of-segments.md`.
+//! The digest that a segment's pages are compared with, of one of two kinds: `docs/decisions/0014-digests-of-segments.md`.
 
 use std::fmt;
 

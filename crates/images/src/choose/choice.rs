@@ -1,4 +1,4 @@
-//! What choosing needs to know of one image, and what it comes to for a layer.
+//! The input of choosing indexes for one image, and the choice for a layer.
 
 use crate::facts;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What the indexer is told and what comes of it.
+//! The options of the indexer, and its result.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with a tar archive.
+//! Errors of a tar archive.
 
 use xebec_format::path::PathError;
 

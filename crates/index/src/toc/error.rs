@@ -1,4 +1,4 @@
-//! What can be wrong with a table of contents.
+//! Errors of a table of contents.
 
 use xebec_format::digest::Digest;
 use xebec_format::layer::InvalidIndex;

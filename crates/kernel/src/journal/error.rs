@@ -1,4 +1,4 @@
-//! What can go wrong with the journal.
+//! Errors of the journal.
 
 use std::io;
 use std::os::fd::RawFd;

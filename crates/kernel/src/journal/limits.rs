@@ -1,4 +1,4 @@
-//! How much there may be of each.
+//! Limits of the journal.
 
 /// Number of entries in the pending table: more readers than this never wait at one time, because reading of
 /// events stops before. Each owed event holds a descriptor, and 16,384 is just below common limits of open

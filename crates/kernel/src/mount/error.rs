@@ -1,4 +1,4 @@
-//! What can go wrong with a mount.
+//! Errors of mounts.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What is mounted at a place, held by a descriptor: what was looked at is what is taken down.
+//! The mount at a place, held by a descriptor: Xebec takes down the very mount that it looked at.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;

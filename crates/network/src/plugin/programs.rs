@@ -1,4 +1,4 @@
-//! Where plugins are.
+//! Finds plugins.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

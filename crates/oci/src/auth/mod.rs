@@ -1,4 +1,4 @@
-//! How Xebec proves who it is: anonymous or named tokens, or a password with each request.
+//! Logs in to registries: anonymous or named tokens, or a password with each request.
 //!
 //! The first answer with status 401 says what a registry wants; from then on requests carry the proof from the
 //! start. Tokens are kept by registry and scope. One that has used up four fifths of its life is renewed in

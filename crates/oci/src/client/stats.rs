@@ -1,4 +1,4 @@
-//! What was asked of registries and what came back.
+//! Counters of requests to registries and of their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

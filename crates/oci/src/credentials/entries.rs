@@ -1,4 +1,4 @@
-//! What a file of logins says, as docker and podman write it.
+//! Reads a file of logins, as docker and podman write it.
 
 use std::collections::HashMap;
 use std::path::Path;

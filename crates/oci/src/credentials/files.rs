@@ -1,4 +1,4 @@
-//! Where logins of a user are: the files of podman and skopeo, then docker's.
+//! Finds the logins of a user: the files of podman and skopeo, then docker's.
 //!
 //! Source: containers-auth.json(5) and docker's documentation of `docker login`.
 

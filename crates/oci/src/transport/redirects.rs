@@ -1,4 +1,4 @@
-//! Where a registry last sent us for a blob, for as long as that holds.
+//! The address to which a registry last redirected a blob, for as long as it holds.
 //!
 //! Registries in clouds answer every blob request with a redirect to a presigned URL. Asking again for each
 //! range would double the requests and the latency; so the URL is kept until shortly before its signature

@@ -1,4 +1,4 @@
-//! What is this user's, and nobody else's to change.
+//! Files that belong to this user, and that no other user may change.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What loading the runtime image of a service came to.
+//! The result of loading the runtime image of a service.
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;

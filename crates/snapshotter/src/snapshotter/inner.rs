@@ -1,4 +1,4 @@
-//! What never waits for others: the store and the directories beside it.
+//! The part that never waits for other services: the store and the directories beside it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

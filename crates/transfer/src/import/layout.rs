@@ -1,4 +1,4 @@
-//! Where CNCF distribution keeps what. Pure. All paths are below `docker/registry/v2`.
+//! The layout of the directory of CNCF distribution. No input or output. All paths are below `docker/registry/v2`.
 
 use xebec_store::{Digest, RepositoryName, Tag};
 

@@ -1,4 +1,4 @@
-//! What CNCF distribution keeps in a directory comes into a store.
+//! Imports the directory of CNCF distribution into a store.
 //!
 //! For each repository, manifests go in after what they name: images first, then the indexes that list them, then tags. A blob is taken
 //! for a repository only if the other registry shows it there (`_layers`), and once for all repositories.

@@ -1,4 +1,4 @@
-//! By which names overlays of containerd's containers have the views that they lie on.
+//! The names by which overlays of containerd's containers have the views below them.
 //!
 //! They do not name the views themselves, so that a view may be mounted anew: they name a link to it in the directory of
 //! snapshots ([`xebec_snapshotter::directories`]), or, for containers in user namespaces, containerd's copy of a directory in

@@ -1,4 +1,4 @@
-//! What is mounted and is ours: nothing else is unmounted, and nothing of others is mounted upon.
+//! Tells Xebec's own mounts from others: Xebec unmounts nothing else, and mounts nothing upon others' mounts.
 //!
 //! A view in a user's directory is ours by its record and by what the kernel says: it is EROFS, its whole tree, on the device of
 //! the view that the record names. In the run directory a view is ours by its metadata image, and a mount of the cache by

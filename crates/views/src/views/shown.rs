@@ -1,4 +1,4 @@
-//! What a user's directory shows already: nothing is mounted on a view there, and the same image is not mounted twice.
+//! Finds what a user's directory shows already: Xebec mounts nothing on a view there, and no image twice.
 
 use std::path::{Path, PathBuf};
 

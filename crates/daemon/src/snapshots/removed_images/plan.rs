@@ -1,4 +1,4 @@
-//! What goes of which image.
+//! Plans which layers of which removed images leave the host.
 //!
 //! An image goes if it is kept for containerd alone, is not pinned, and no snapshot shows it. Of one that snapshots show in part,
 //! because another image has its lowest layers too, the others go. A snapshot of a lazy layer is one of every image with that
