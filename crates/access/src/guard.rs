@@ -188,7 +188,7 @@ impl Guard {
         }
     }
 
-    /// Who asks, if they may do all of `needs`. Without any, whether the caller need not log in first.
+    /// The caller, if they may do all of `needs`. Without any needs, whether the caller need not log in first.
     ///
     /// # Errors
     /// The refusal to answer with.
@@ -235,8 +235,8 @@ impl Guard {
         }
     }
 
-    /// Who asks by a browser, which shows them what they may see. Where nobody sees anything without a login, whoever has not logged in
-    /// is refused.
+    /// The visitor of a page, who sees what they may see. If nobody sees anything without a login, this refuses visitors who have not
+    /// logged in.
     ///
     /// # Errors
     /// The refusal to answer with.
@@ -393,7 +393,7 @@ impl Inner {
 
     fn by_own_token(&self, own: &OwnTokens, token: &str) -> Result<Caller, Unrecognized> {
         let (mut identity, granted) = own.read_access(token).map_err(Unrecognized::Token)?;
-        // Only a user of the file has no colon in the name. Who has gone from it has no rights, and groups are those of now.
+        // Only a user of the file has no colon in the name. A user who was removed from it has no rights, and groups are those of now.
         if !identity.is_anonymous() && !identity.name.contains(':') {
             if !self
                 .logins
@@ -407,7 +407,7 @@ impl Inner {
         Ok(Caller::new(identity, Some(granted)))
     }
 
-    /// Who a token of an OIDC issuer belongs to.
+    /// The user that a token of an OIDC issuer belongs to.
     pub(super) async fn by_oidc(&self, token: &str) -> Result<Identity, Unrecognized> {
         let unverified = Unverified::read(token).map_err(Unrecognized::Token)?;
         let of_it = |issuer: &&Issuer| unverified.issuer.as_deref() == Some(&issuer.expected.issuer);

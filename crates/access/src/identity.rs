@@ -1,4 +1,4 @@
-//! Who asks.
+//! The caller of a request.
 
 use crate::action::Actions;
 use crate::scope::Scope;
@@ -31,7 +31,7 @@ impl Recognized {
     }
 }
 
-/// Who somebody is.
+/// The identity of a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The user's name in the htpasswd file, or `ISSUER:SUBJECT` by the issuer's name in the configuration. Only the latter
@@ -59,12 +59,12 @@ impl Identity {
     }
 }
 
-/// Who a request comes from, and what the token allows with which they ask.
+/// The caller of a request, and what the token of the request allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The name; none for somebody who did not log in.
     pub name: Option<String>,
-    /// Who it is.
+    /// The caller's identity.
     pub identity: Identity,
     /// What the token grants. Without a token that names rights, the rules alone decide.
     pub granted: Option<Vec<Scope>>,

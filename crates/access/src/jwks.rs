@@ -185,7 +185,7 @@ impl KeySource {
         }
         let fetched = self.fetch_now().await;
         let mut state = self.state();
-        // Only now: until there is an answer, whoever needs a key waits for it.
+        // Only now: until there is an answer, a request that needs a key waits for it.
         state.tried = Some(Instant::now());
         match fetched {
             Ok(keys) => state.keys = Some((Arc::new(keys), Instant::now())),

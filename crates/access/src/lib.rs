@@ -1,4 +1,4 @@
-//! Who asks, and what they may do.
+//! Which caller a request comes from, and what that caller may do.
 //!
 //! Each request passes [`Guard::check`] with all that it needs before anything else is looked at, so that a caller without rights
 //! learns nothing of what exists.
@@ -10,6 +10,10 @@
 //! * [`guard`]: all of this for one request; `lists`: what lists of repositories show.
 //! * [`outgoing`]: requests that a registry itself makes, to issuers of tokens and to whom it tells what happened: no further than
 //!   the configuration says.
+//!
+//! Promises: a caller without rights gets the same answer whether a thing exists or not; [`rights`] neither reads nor writes anything.
+//!
+//! May use: `settings` and `kernel`. It knows neither the API nor the store.
 
 pub mod action;
 pub mod challenge;

@@ -38,7 +38,7 @@ impl Issuer {
         }
     }
 
-    /// Who these claims make somebody.
+    /// The identity that these claims give.
     pub(super) fn identity(&self, claims: &Claims) -> Result<Identity, TokenError> {
         let subject = claims
             .get("sub")

@@ -34,7 +34,7 @@ pub enum OutgoingError {
     /// No answer.
     #[error("{url} gives no answer: {cause}")]
     NoAnswer {
-        /// Who was asked.
+        /// The address that was asked.
         url: String,
         /// Why.
         cause: String,
@@ -42,7 +42,7 @@ pub enum OutgoingError {
     /// An answer that is none.
     #[error("{url} answers {status}")]
     Status {
-        /// Who was asked.
+        /// The address that was asked.
         url: String,
         /// The HTTP status.
         status: u16,
@@ -50,7 +50,7 @@ pub enum OutgoingError {
     /// More than was wanted.
     #[error("{url} answers with more than {limit} bytes")]
     TooLarge {
-        /// Who was asked.
+        /// The address that was asked.
         url: String,
         /// The limit.
         limit: usize,

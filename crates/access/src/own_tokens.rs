@@ -118,7 +118,7 @@ impl OwnTokens {
         Some(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Who an access token is for, and what it grants.
+    /// The user that an access token is for, and what it grants.
     pub(super) fn read_access(&self, token: &str) -> Result<(Identity, Vec<Scope>), TokenError> {
         let claims = self.read(token, FOR_ACCESS)?;
         let name = text(&claims, "sub")?;
@@ -137,7 +137,7 @@ impl OwnTokens {
         Ok((identity, granted))
     }
 
-    /// Whose a refresh token is, and the mark of the password.
+    /// The user that a refresh token is for, and the mark of the password.
     pub(super) fn read_refresh(&self, token: &str) -> Result<(String, String), TokenError> {
         let claims = self.read(token, FOR_REFRESH)?;
         Ok((text(&claims, "sub")?, text(&claims, "password")?))

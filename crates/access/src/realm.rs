@@ -34,7 +34,7 @@ pub(super) fn by_password(settings: &AuthSettings) -> Challenge {
     }
 }
 
-/// A proxy that ends TLS says so by a header. Who sends the header without a proxy is sent to HTTPS, and harms nobody.
+/// A proxy that ends TLS says so by a header. A client that sends the header without a proxy is sent to HTTPS, and harms only itself.
 fn scheme_of(tls: bool, parts: &Parts) -> &'static str {
     let proto = parts.headers.get("x-forwarded-proto");
     let forwarded = proto.is_some_and(|proto| proto.as_bytes() == b"https");

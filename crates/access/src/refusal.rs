@@ -16,7 +16,7 @@ pub enum Refusal {
     },
     /// The caller is known and may not do it (403).
     Denied {
-        /// Who may not do what, and what to do.
+        /// Which caller may not do what, and what to do.
         detail: String,
     },
     /// Whether the credentials are right cannot be said now (503): the keys of their issuer are away, or too many passwords wait.
@@ -28,7 +28,7 @@ pub enum Refusal {
     },
 }
 
-/// Who is told of each refusal, such as an audit log.
+/// Hears of each refusal, such as an audit log.
 pub trait Observer: Send + Sync {
     /// Takes note of it, at once.
     fn refused(&self, parts: &Parts, needs: &[Need], refusal: &Refusal);

@@ -1,4 +1,4 @@
-//! Who may do what: rules by repository pattern, evaluated without any input or output.
+//! What a caller may do: rules by repository pattern, evaluated without any input or output.
 //!
 //! Of the rules whose pattern covers a repository, those with the **most specific** pattern count and no others
 //! ([`Specificity`] says which that is). What all of them allow to the caller is added up. So
@@ -11,7 +11,7 @@ use xebec_settings::pattern::{RepositoryPattern, Specificity};
 use crate::action::Actions;
 use crate::identity::Identity;
 
-/// Whom a rule is about.
+/// The callers that a rule is about.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Who {
@@ -69,7 +69,7 @@ impl Who {
 pub struct Rule {
     /// Which repositories.
     pub repositories: RepositoryPattern,
-    /// Who.
+    /// The callers.
     pub who: Vec<Who>,
     /// What. Nothing takes rights away that a wider pattern gives.
     pub actions: Actions,

@@ -35,13 +35,13 @@ pub struct AuthSettings {
     pub oidc: Vec<OidcSettings>,
     /// Groups of users, by name.
     pub groups: BTreeMap<String, Vec<String>>,
-    /// Who may do what.
+    /// What which callers may do.
     #[serde(rename = "rule")]
     pub rules: Vec<RuleSettings>,
-    /// Who may ask for the list of repositories, which shows them what they may pull. By default every user, and everybody else where
+    /// Callers that may ask for the list of repositories, which shows them what they may pull. By default every user, and everybody else where
     /// they may pull anything.
     pub catalog: Option<Vec<Who>>,
-    /// Who may do everything, and so sees all repositories.
+    /// Callers that may do everything, and so see all repositories.
     pub administrators: Vec<Who>,
 }
 
@@ -166,7 +166,7 @@ pub struct OidcSettings {
     /// How much clocks may differ.
     #[serde(default = "one_minute")]
     pub leeway: Period,
-    /// Whom its tokens make whom. A token that none of them fits is refused.
+    /// Which tokens belong to which groups. A token that none of them fits is refused.
     #[serde(rename = "grant")]
     pub grants: Vec<GrantSettings>,
 }
@@ -207,7 +207,7 @@ impl Values {
 pub struct RuleSettings {
     /// Which repositories.
     pub repositories: RepositoryPattern,
-    /// Who.
+    /// The callers.
     pub who: Vec<Who>,
     /// What: `pull`, `push`, `delete`. A push reads too, so `push` has `pull` with it.
     pub actions: Actions,

@@ -85,7 +85,7 @@ impl Unverified {
     /// Reads header and issuer.
     ///
     /// # Errors
-    /// What is damaged, or an algorithm that is refused whoever signed.
+    /// What is damaged, or an algorithm that is refused for every signer.
     pub fn read(token: &str) -> Result<Self, TokenError> {
         if token.len() > MAX_TOKEN {
             return Err(TokenError::Malformed("it has more than 16 KiB"));

@@ -8,9 +8,14 @@
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`page`]: what is here, for people.
 //!
-//! Who asks and what they may do is decided in `xebec-access`; what stays, what goes and how much there may be in `xebec-policy`; images
-//! of other registries come through `xebec-upstream`, or by `xebec-transfer` for good; what is kept is in `xebec-store`. What happened is
-//! told by `xebec-events`, to the audit log and to webhooks.
+//! `xebec-access` decides which caller asks and what they may do; `xebec-policy` decides what stays, what goes and how much there may be.
+//! Images of other registries come through `xebec-upstream`, or by `xebec-transfer` for good. `xebec-store` keeps everything.
+//! `xebec-events` tells the audit log and webhooks what happened.
+//!
+//! Promises: rights are checked before anything is looked up; a push is answered after its bytes and its record are on the disk; no
+//! request waits for indexing, for a collection or for a listener.
+//!
+//! May use: the crates above, and `format`, `index`, `artifact`, `oci`, `trust`, `settings`, `kernel`. No crate of a host.
 
 pub mod api;
 pub mod body;

@@ -57,7 +57,7 @@ impl ModeFile {
             }) {
                 Ok(mode) => mode,
                 Err(error) => {
-                    // Who wrote it meant something; what is not understood changes nothing.
+                    // An operator wrote it on purpose. Text that is not understood keeps the mode as it was.
                     tracing::error!("the file {} is not understood: {error}", path.display());
                     before.clone().unwrap_or_else(|| self.configured.clone())
                 }

@@ -79,7 +79,7 @@ fn upstreams(store: &Store, config: &Config) -> anyhow::Result<Upstreams> {
     upstreams.context("cannot ask upstreams for what is damaged; --no-mend scrubs without them")
 }
 
-/// Who has what is damaged, and whether an upstream gives it again.
+/// Which repositories have what is damaged, and whether an upstream gives it again.
 async fn damages(store: &Store, upstreams: &Upstreams, scrubbed: &Scrubbed) -> anyhow::Result<Vec<Damage>> {
     let wrong = scrubbed.damaged.iter().map(|digest| (digest, false));
     let missing = scrubbed.missing.iter().map(|digest| (digest, true));

@@ -48,7 +48,7 @@ impl Default for ApiSettings {
 pub struct Registry {
     /// Blobs and manifests.
     pub store: Store,
-    /// Who may do what.
+    /// Decides what a caller may do.
     pub guard: Guard,
     /// How requests are carried out.
     pub settings: ApiSettings,
@@ -68,7 +68,7 @@ pub struct Registry {
     pub mode: ModeFile,
     /// What failed or was slow lately.
     pub activity: Activity,
-    /// Who is told what happens.
+    /// The parts that hear what happens.
     pub listeners: Vec<Arc<dyn Listener>>,
     /// Those of them that have queues.
     pub reports: Reports,

@@ -69,7 +69,7 @@ fn edit(path: &Path, change: impl FnOnce(&str) -> Option<String>) -> anyhow::Res
     let _lock =
         lock::lock_file(&beside, 0o600).with_context(|| format!("cannot lock {}", beside.display()))?;
     let before = read(path)?;
-    // What is damaged is left to whoever damaged it.
+    // A damaged file is left as it is, for the user who damaged it.
     sound(path, &before)?;
     let Some(after) = change(&before) else {
         return Ok(false);

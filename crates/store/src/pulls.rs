@@ -36,7 +36,7 @@ impl Pulls {
         std::mem::take(&mut *noted).into_iter().collect()
     }
 
-    /// Whether the caller is the one who writes soon. Whoever is has to call [`Pulls::begin`].
+    /// Whether the caller is the one that writes soon. If so, it must call [`Pulls::begin`].
     pub(crate) fn await_write(&self) -> bool {
         !self.is_awaited.swap(true, Ordering::AcqRel)
     }

@@ -3,9 +3,12 @@
 //! * [`import`] reads the directory in which CNCF distribution keeps what it has, by copy or in place.
 //! * [`Mirror`] copies repositories of a registry that runs, once or again and again.
 //!
-//! Both put manifests by the way on which pushes come, after what they name, so that referrers work, indexing follows, and a process that
-//! is killed leaves nothing half-visible. Both pass over what is here, so that a second run goes on where the first one ended. What is
-//! damaged, missing or foreign is named and skipped, and the rest goes on.
+//! Promises of both:
+//!
+//! * They put manifests as pushes do, after what these name. So referrers work, indexing follows, and a process that is killed leaves
+//!   nothing half-visible.
+//! * They pass over what is here, so a second run goes on where the first one ended.
+//! * They name and skip what is damaged, missing or foreign, and go on with the rest.
 //!
 //! May use: `store` and `settings`, `upstream` and `oci` for the registry that is copied, `format`, `kernel`. It knows no HTTP server.
 //!

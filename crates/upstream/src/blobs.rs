@@ -153,7 +153,7 @@ impl Upstream {
         let mut fetches = self.state().fetches.lock();
         fetches.remove(&key);
         drop(fetches);
-        // Last: who is told of a failure and asks again begins anew.
+        // Last: a caller that hears of a failure and asks again starts a new fetch.
         spool.end(result);
     }
 

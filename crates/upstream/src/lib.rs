@@ -4,7 +4,7 @@
 //! here. What was fetched is an ordinary part of the store, so it is served while the upstream is away.
 //!
 //! * [`settings`]: what the configuration says of an upstream; `names`: which repository here is which one there.
-//! * [`manifest`]: what a manifest says, whoever sent it.
+//! * [`manifest`]: what a manifest says, whichever program sent it.
 //! * `manifests`, `referrers`: brought in whole, since they are small. A tag is compared with its upstream after a while.
 //! * `blobs`, `download`, `fetch`, `spool`: a blob is fetched once for any number of clients, and each of them is sent what has come so far.
 //! * [`Counts`]: what was asked, and what came of it.
@@ -13,6 +13,8 @@
 //!
 //! Promises: nothing is recorded before its digest was compared; credentials are sent to the upstream that they are for, and to the
 //! token server that it names; what is here is answered without waiting for an upstream that does not answer.
+//!
+//! May use: `store`, `settings`, `oci` for the registry client, `format`, `kernel`.
 
 mod absent;
 mod blobs;

@@ -46,7 +46,7 @@ impl Upstream {
             async move { upstream.ask_referrers(&repository, &subject).await }
         };
         let asked = self.state().asked_referrers.answer(key.clone(), ask);
-        // Who asks for the first time waits for the list; others have the last one.
+        // The first call waits for the list; later ones have the last list.
         let result = match was {
             Some(_) => self.in_time(asked).await,
             None => asked.await,

@@ -29,7 +29,7 @@ pub struct UpstreamSettings {
     /// A PEM file with certificate authorities to trust beside those of the system.
     #[serde(default)]
     pub ca_file: Option<PathBuf>,
-    /// Who logs in there.
+    /// The user name of the login there.
     #[serde(default)]
     pub username: Option<String>,
     /// The environment variable that has the password.
@@ -237,7 +237,7 @@ mod tests {
             Err(SettingsError::HalfALogin(_))
         ));
         settings.password_env = None;
-        // The logins of whoever started the server are not used.
+        // The logins of the user who started the server are not used.
         let client = settings.client(|_| None).unwrap();
         assert_eq!(client.docker_config, Some(PathBuf::from(NO_LOGINS)));
     }

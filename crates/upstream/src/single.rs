@@ -1,4 +1,4 @@
-//! One question is asked once at a time: who asks the same meanwhile waits for the same answer.
+//! One request at a time for each question: callers that ask the same meanwhile wait for its answer.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -57,7 +57,7 @@ where
         let (asking, all) = (ask(), self.asked.clone());
         tokio::spawn(async move {
             let answer = asking.await;
-            // Who comes from here on asks anew.
+            // A caller that comes after this asks again.
             all.lock().remove(&key);
             let _ = told.send(Some(answer));
         });

@@ -42,7 +42,7 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
     let warning = through::manifest(call, repository, reference, listed.as_ref()).await?;
     let room = call.room(call.registry.settings.max_manifest).await?;
     let manifest = match reference {
-        // Who names a digest wants these bytes and no others.
+        // A client that names a digest wants these bytes and no others.
         Reference::Digest(digest) => find(call, repository, digest).await?,
         Reference::Tag(tag) => {
             let found = call.registry.store.tagged_manifest(repository, tag).await;
@@ -135,8 +135,8 @@ fn send(call: &Call<'_>, repository: &RepositoryName, reference: &Reference, man
     let lasting = matches!(reference, Reference::Digest(_));
     let answer = part::answer(&manifest.digest, &manifest.media_type, size, &sent, lasting);
     if call.parts.method == Method::HEAD {
-        // Who asks for a digest may be about to push an index that lists it: retention leaves it for that. Who asks for a tag
-        // only looks whether it was moved.
+        // A client that asks for a digest may be about to push an index that lists it: retention leaves it for that. A client that
+        // asks for a tag only looks whether it was moved.
         if lasting {
             let store = &call.registry.store;
             store.note_pull(repository, &manifest.digest, None, manifest.pulled);

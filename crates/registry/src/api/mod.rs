@@ -40,7 +40,7 @@ use call::{Call, Outcome};
 #[derive(Clone, Copy, Debug)]
 pub struct Kind(pub &'static str);
 
-/// Who asked, in the answer's extensions.
+/// The caller of the request, in the answer's extensions.
 #[derive(Clone, Debug)]
 pub struct AnsweredTo(pub Option<String>);
 

@@ -53,11 +53,11 @@ pub struct Config {
     pub upstreams: Vec<UpstreamSettings>,
     /// Other registries that are copied, some of them again and again.
     pub mirrors: Vec<MirrorSettings>,
-    /// Who may do what; without it, everybody everything.
+    /// What which callers may do; without it, everybody may do everything.
     pub auth: Option<AuthSettings>,
     /// Where it is written down who did what.
     pub audit: Option<AuditSettings>,
-    /// Who is told of what happens.
+    /// The programs that hear of what happens.
     pub webhooks: Vec<WebhookSettings>,
     /// Which tags stay as they are.
     pub immutability: Immutability,

@@ -150,7 +150,7 @@ pub(super) async fn store(config: &Config) -> Vec<Found> {
     found
 }
 
-/// Who can read what goes to the database and comes from it.
+/// Whether others can read what goes to the database and comes from it.
 fn connections(config: &Config) -> Option<Found> {
     let what = "connections to PostgreSQL";
     Some(match database_protection(&config.store.database).ok()?? {

@@ -30,7 +30,7 @@ impl Default for IndexingSettings {
     }
 }
 
-/// Who signs index artifacts.
+/// The signer of index artifacts.
 pub struct Signer {
     /// The key.
     pub key: PrivateKey,
@@ -57,7 +57,7 @@ pub enum SignerError {
 }
 
 impl IndexingSettings {
-    /// Who signs, if anybody does.
+    /// The signer, if there is one.
     ///
     /// # Errors
     /// If the key cannot be read, or the name is missing.

@@ -189,7 +189,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// The repository of this name, if the caller may pull from it. Who is known and may not learns nothing of what is there.
+    /// The repository of this name, if the caller may pull from it. A caller without that right learns nothing of what is there.
     async fn readable(&self, name: &str) -> Result<RepositoryName, Content> {
         let name: RepositoryName = name.parse().map_err(|_| Content::missing(&self.who))?;
         let checked = self
@@ -212,7 +212,7 @@ impl<'a> Asking<'a> {
         (!is_known).then(|| refused(self.registry, &self.who, refusal))
     }
 
-    /// Who has not logged in is asked to; who has sees what there is.
+    /// Asks a visitor who has not logged in for a login, and leads any other one to the first page.
     fn login(&self) -> Content {
         self.logs_in().unwrap_or_else(|| Content {
             status: StatusCode::SEE_OTHER,

@@ -25,7 +25,7 @@ pub enum Laziness {
     DoesNotApply,
 }
 
-/// Who looks.
+/// The visitor of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visitor {
     /// The name by which they have logged in.

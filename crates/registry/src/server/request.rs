@@ -106,7 +106,7 @@ async fn answered(shared: &Shared, parts: &Parts, body: &mut RequestBody) -> Ans
     }
 }
 
-/// Lets a request in, unless its client sends them too fast or has too many under way. Whoever watches is not counted.
+/// Lets a request in, unless its client sends them too fast or has too many under way. Requests for the registry's status are not counted.
 fn admit(shared: &Shared, parts: &Parts, origin: IpAddr) -> Result<Admitted, ApiError> {
     let (limits, metrics) = (&shared.settings.limits, &shared.registry.metrics);
     if let Some(rate) = &shared.rate
@@ -239,7 +239,7 @@ impl Drop for Record {
             };
         }
         match self.kind {
-            // Asked for every few seconds by whoever watches.
+            // A program that watches the registry asks for it every few seconds.
             "status" => line!(tracing::Level::DEBUG),
             _ if self.status >= 500 => line!(tracing::Level::WARN),
             _ => line!(tracing::Level::INFO),

@@ -318,7 +318,7 @@ async fn tags_go_that_no_rule_keeps() {
             "{tag}"
         );
     }
-    // Who asks for it by its digest may be about to push an index that lists it.
+    // A client that asks for it by its digest may be about to push an index that lists it.
     let path = format!("/v2/team/app/manifests/{}", digests[1]);
     let asked = registry
         .request(reqwest::Method::HEAD, &path)

@@ -311,7 +311,7 @@ async fn clients_are_sent_what_has_come_so_far() {
         "{:?}",
         start.elapsed()
     );
-    // Who comes later is sent the beginning at once, and a client that goes away stops nothing.
+    // A client that comes later is sent the beginning at once, and a client that goes away stops nothing.
     let mut second = registry.get(&layer_path(&image)).await;
     let piece = second.chunk().await.unwrap().unwrap();
     assert_eq!(piece, image.layers[0].bytes[..piece.len()]);
@@ -475,7 +475,7 @@ async fn clients_may_take_the_registry_for_a_mirror() {
     let other = registry.get("/v2/app/manifests/v1?ns=other.example").await;
     assert_eq!(other.status(), StatusCode::NOT_FOUND);
 
-    // Who may see that such a request failed is decided by the name that the repository has here.
+    // The name that the repository has here decides which callers may see that such a request failed.
     upstream.set_down(true);
     let paths = [
         format!("/v2/app/manifests/v2?ns={host}"),

@@ -316,7 +316,7 @@ fn from_engine(error: postgres::Error) -> DatabaseError {
     let is_conflict = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
-        // Two have made the same record at the same time; whoever is second finds it.
+        // Two have made the same record at the same time; the second one finds it.
         SqlState::UNIQUE_VIOLATION,
         SqlState::FOREIGN_KEY_VIOLATION,
     ];

@@ -143,7 +143,7 @@ fn write_jobs(connection: &mut Connection, jobs: &mpsc::Receiver<Write>) {
                 (Err(error), Ok(())) => Err(DatabaseError::Engine(error.to_string())),
                 (_, result) => result,
             };
-            // Who asked may be gone.
+            // The caller may be gone.
             let _ = done.send(result);
         }
     }

@@ -23,7 +23,7 @@ use super::buffers::Buffers;
 use super::note::{Finished, Note};
 use crate::digest::{Algorithm, Hasher};
 
-/// Held by who deletes an object, shared, and by who copies all of them, alone.
+/// A process that deletes an object holds it shared. A process that copies all objects holds it alone.
 const LOCK: &str = ".lock";
 /// After so many bytes a reader lets others have its thread. Hundreds that read what is in memory, and whose clients take it as fast as
 /// it comes, would keep a push waiting for minutes else.

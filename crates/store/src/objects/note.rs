@@ -14,7 +14,7 @@ pub(crate) fn new_key() -> io::Result<String> {
 /// What the record of an upload has to say.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
-    /// The key that it is written under. Whoever knows another one is no longer its writer.
+    /// The key that it is written under. A process that knows another one is no longer its writer.
     pub(crate) object: String,
     /// How many bytes are in the store.
     pub(crate) size: u64,

@@ -110,7 +110,7 @@ impl Store {
         self.inner.objects.size(&blob.object).await.ok().flatten() == Some(blob.size)
     }
 
-    /// An address at which whoever has it may read a blob for a while, without this server; `None` if the object store has none.
+    /// An address at which a client may read a blob for a while, without this server; `None` if the object store has none.
     ///
     /// # Errors
     /// If the object store has no valid credentials.

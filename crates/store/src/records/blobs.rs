@@ -21,7 +21,7 @@ fn blob(row: &mut Row) -> Result<Blob, DatabaseError> {
     })
 }
 
-/// A blob of a repository. A damaged one is absent: whoever asks may push it again, which mends it.
+/// A blob of a repository. A damaged one is absent: the client may push it again, which mends it.
 pub(crate) fn of_repository(
     tx: &mut dyn Transaction,
     repository: i64,
@@ -59,7 +59,7 @@ fn linked(mut row: Row) -> Result<Linked, DatabaseError> {
     })
 }
 
-/// A blob, whoever has it.
+/// A blob, whichever repository has it.
 pub(crate) fn any(tx: &mut dyn Transaction, digest: &Digest) -> Result<Option<Blob>, DatabaseError> {
     let row = tx.first(
         "SELECT digest, size, object FROM blobs WHERE digest = $1 AND damaged = 0",

@@ -72,7 +72,7 @@ pub(crate) fn postpone(
     Ok(())
 }
 
-/// Everything that waits is due: whoever had taken it is gone.
+/// Everything that waits is due: the process that had taken it is gone.
 pub(crate) fn release(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
     tx.execute(
         "UPDATE manifests SET indexing_due = 0 WHERE indexing = 'waiting' AND indexing_due > 0",

@@ -93,7 +93,7 @@ async fn a_push_mends_a_record_without_an_object() {
         assert!(matches!(lost, StoreError::Lost(_)), "{lost}");
         let second = push(store, &name("a"), b"bytes").await.unwrap();
         assert_ne!(first.object, second.object);
-        // Who holds the old record reads the new object.
+        // A reader that holds the old record reads the new object.
         assert_eq!(contents(store, &first).await, b"bytes");
     }
 }

@@ -1,4 +1,4 @@
-//! Records and objects that disagree at random, as after faults of a disk or of whoever restored one without the other: a collection takes
+//! Records and objects that disagree at random, as after faults of a disk, or after one was restored without the other: a collection takes
 //! nothing that an image has, a scrub names exactly what is wrong, and a push of everything mends it.
 
 use std::collections::BTreeSet;

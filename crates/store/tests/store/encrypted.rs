@@ -217,7 +217,7 @@ async fn a_password_is_bound_to_the_connection() {
         panic!("a wrong password is taken");
     };
     assert!(error.contains("password authentication failed"), "{error}");
-    // Whoever needs no password gets none bound.
+    // A login without a password has none to bind to the channel.
     let trusted = format!("{BY_NAME} channel_binding=require");
     assert!(server.open(&trusted, VERIFY, Some(&ca_file)).await.is_err());
 }

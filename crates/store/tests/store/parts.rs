@@ -232,7 +232,7 @@ async fn what_a_dead_node_has_sent_does_not_overwrite_acknowledged_bytes() {
     assert_eq!(files(&test), 0);
 }
 
-/// The object is whole, and whoever put it together dies before that is recorded.
+/// The object is whole, and the process that put it together dies before that is recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upload_whose_parts_were_put_together_already_is_finished() {
     let Some((test, gate)) = behind_a_gate().await else {

@@ -209,8 +209,8 @@ async fn a_manifest_goes_by_itself_only_while_nothing_leads_to_it() {
     }
 }
 
-/// Clients tag a manifest by its digest while retention takes manifests without a tag: whoever was told that the push was taken finds
-/// what it pushed.
+/// Clients tag a manifest by its digest while retention takes manifests without a tag: a client that was told that the push was taken
+/// finds what it pushed.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_push_that_was_acknowledged_is_lost_to_a_removal() {
     for test in engines(no_grace).await {

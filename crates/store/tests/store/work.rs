@@ -42,7 +42,7 @@ fn with_store(root: &Path, work: impl AsyncFnOnce(Store)) {
     }
 }
 
-/// Rows that were read so far, whoever read them.
+/// Rows that were read so far, by any process.
 fn read(root: &Path) -> u64 {
     let sql = "SELECT SUM(seq_tup_read + COALESCE(idx_tup_fetch, 0)) FROM pg_stat_user_tables
         WHERE relname <> 'schema_versions'";

@@ -1,4 +1,4 @@
-//! Who asks, and what they may do.
+//! Which caller a request comes from, and what that caller may do.
 
 mod configuration;
 mod endpoint;

@@ -1,4 +1,4 @@
-//! Who may do what by which rules.
+//! What callers may do by which rules.
 
 use proptest::prelude::*;
 use xebec_access::action::{Action, Actions};

@@ -28,7 +28,7 @@ pub(super) enum Variant {
     ForgetFirst,
     /// The record of garbage goes as soon as its object was deleted once.
     ForgetAtOnce,
-    /// Who goes on with an upload of another node writes where that one did.
+    /// A node that goes on with an upload of another one writes where that one did.
     SameKey,
     /// An upload is continued without a note of it.
     Untouched,

@@ -164,7 +164,7 @@ pub(super) fn upload() -> UploadId {
 /// What later schemas say of earlier records.
 async fn assert_younger(store: &Store, nginx: &RepositoryName, second: &Digest, version: usize) {
     for held in store.holdings(nginx, 9, None).await.unwrap().items {
-        // Who had pushed what was not known before the third.
+        // Versions before the third did not note whether a repository got a blob by a push.
         let is_copy = version >= 3 && held.digest == *second;
         assert_eq!(held.pushed, if is_copy { 0 } else { held.created });
     }

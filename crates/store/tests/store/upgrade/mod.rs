@@ -12,7 +12,7 @@ use earlier::*;
 use raw::Raw;
 use xebec_store::*;
 
-/// The migrations, and the digests of their files. One that was released is never changed: whoever has applied it would not get the change.
+/// The migrations, and the digests of their files. One that was released is never changed: a database that has it would not get the change.
 const MIGRATIONS: [(&str, &str); VERSIONS] = [
     (
         "0001.sql",
@@ -224,7 +224,7 @@ fn child() {
     }
 }
 
-/// Has whoever migrates stop at the last thing of the last migration, and wait there until this is dropped.
+/// Has a process that migrates stop at the last thing of the last migration, and wait there until this is dropped.
 fn hold(raw: &mut Raw, root: &std::path::Path) -> Option<Raw> {
     match raw {
         Raw::Sqlite(_) => {
