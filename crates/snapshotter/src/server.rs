@@ -53,8 +53,8 @@ pub async fn serve<L: LazyImages>(
     while connections.join_next().await.is_some() {}
 }
 
-/// Has a conversation with each process of this user that connects, until `stop` says so; gives those that go on. A client that prepares snapshots
-/// says what is mounted, and pulls with the logins that are kept. `to` is for messages.
+/// Has a conversation with each process of this user that connects, until `stop` says so; gives those that go on. A client that prepares
+/// snapshots says what is mounted, and pulls with the logins that are kept. `to` is for messages.
 pub(crate) async fn accept<F: Future<Output = ()> + Send + 'static>(
     listener: &UnixListener,
     to: &str,

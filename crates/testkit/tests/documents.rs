@@ -294,9 +294,7 @@ fn crates() -> Vec<String> {
 /// The crates of ours that a crate uses, but for its tests.
 fn uses(name: &str) -> Vec<String> {
     let text = fs::read_to_string(top().join("crates").join(name).join("Cargo.toml")).unwrap();
-    let (_, rest) = text
-        .split_once("[dependencies]\n")
-        .unwrap_or_else(|| panic!("{name}"));
+    let (_, rest) = text.split_once("[dependencies]\n").unwrap();
     let own = rest.split("\n[").next().unwrap();
     let lines = own.lines().filter_map(|line| line.strip_prefix("xebec-"));
     lines

@@ -2,8 +2,8 @@
 //!
 //! The metadata is written here, never taken from the network, and whole before the mount. Data files that are
 //! incomplete are opened by the guarded path, so that reading them raises events; complete ones by the ordinary
-//! path, and so are the devices of start-up pages ([`crate::bypass_devices`]) once these are there. A file whose contents this host has hashed in another
-//! complete layer points there instead of to its own layer, so those bytes are never fetched.
+//! path, and so are the devices of start-up pages ([`crate::bypass_devices`]) once these are there. A file whose contents this host
+//! has hashed in another complete layer points there instead of to its own layer, so those bytes are never fetched.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
