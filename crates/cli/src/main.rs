@@ -2,7 +2,7 @@
 //!
 //! * [`args`]: the command line; [`completion`]: completion scripts and man pages.
 //! * A file for each command, or for a family of commands, such as `run`, `lifecycle` and `images`.
-//! * [`print`]: the output, which survives a closed pipe; [`text`]: sizes, times and tables; [`progress`]: what a command is doing.
+//! * [`mod@print`]: the output, which survives a closed pipe; [`text`]: sizes, times and tables; [`progress`]: what a command is doing.
 //! * [`report`]: how the supervisor of a container in the background tells the command that started it that the container runs.
 //!
 //! Promises: no other crate of the host side prints; a command that fails ends with the exit code of the failure's kind
