@@ -336,7 +336,7 @@ impl Inner {
         }
     }
 
-    /// Who a name and a password belong to, or a name that says that the password is a token.
+    /// The user that a name and a password belong to, or a name that says that the password is a token.
     pub(super) async fn by_password(
         &self,
         parts: &Parts,

@@ -180,7 +180,7 @@ impl Logins {
         }
         let turn = self.same.take(key);
         let _mine = turn.come().await;
-        // Whoever came before may have sent the same.
+        // A request that waited before may have sent the same.
         if let Some(verdict) = self.remembered(&key) {
             return verdict;
         }

@@ -1,4 +1,4 @@
-//! Who waits for a verification: how many in all, how many of one client, and which of them wait for the same.
+//! Requests that wait for a verification: how many in all, how many of one client, and which of them wait for the same.
 //!
 //! A client is what the server's limits take for one: an address, or of IPv6 the network of 64 bits that one host may choose its
 //! addresses from.

@@ -38,7 +38,7 @@ const QUEUE: usize = 8192;
 /// How many lines are written at once.
 const BATCH: usize = 256;
 
-/// Who waits for room in the queue looks this often.
+/// A request that waits for room in the queue looks this often.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// `[audit]`.
@@ -377,7 +377,7 @@ impl Writer {
                 self.write_lines(lines, count);
             }
             for told in waiting {
-                // Whoever waited may have given up.
+                // The task that waited may have given up.
                 let _ = told.send(());
             }
         }

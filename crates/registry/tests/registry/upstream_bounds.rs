@@ -40,7 +40,7 @@ async fn only_so_many_blobs_are_fetched_and_those_that_nobody_waits_for_are_not(
     assert_eq!(more.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(more.headers().contains_key("retry-after"));
     assert_eq!(code(more).await, "UNAVAILABLE");
-    // Who is waited for comes, the others go.
+    // Blobs that a client waits for come, the others go.
     let waits = answers.pop().unwrap();
     drop(answers);
     assert_eq!(bytes(waits, StatusCode::OK).await, content(MOST - 1));

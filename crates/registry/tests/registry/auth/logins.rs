@@ -193,7 +193,7 @@ async fn a_flood_of_passwords_is_bounded() {
     assert!(busy >= 300, "only {busy} of 600 were told to come again");
     verdicts.retain(|verdict| matches!(verdict, Ok(Verdict::Right)));
     assert!(verdicts.is_empty());
-    // Who gave up waiting makes room.
+    // A request that gave up waiting makes room.
     assert_eq!(logins.verify(None, "anna", "secret").await, Verdict::Right);
 }
 
