@@ -134,27 +134,8 @@ fn help_or_error(error: &clap::Error, words: &[OsString]) -> ExitCode {
 }
 
 fn execute(cli: Cli) -> Result<ExitCode, Failure> {
-    match &cli.command {
-        Command::Completion { shell } => {
-            out!("{}", completion::script(*shell));
-            return Ok(ExitCode::SUCCESS);
-        }
-        Command::Complete(args) => {
-            completion::complete(&cli.root, &cli.run, args);
-            return Ok(ExitCode::SUCCESS);
-        }
-        Command::Man { dir } => {
-            clap_mangen::generate_to(Cli::documented(), dir)
-                .map_err(|error| Failure::host(format!("write man pages to {}", dir.display()), error))?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        // Its directories are the host's, which need not be this process's.
-        Command::Install(args) => {
-            caller::make_usual_files();
-            install::install(&cli.root, &cli.run, args)?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        _ => {}
+    if execute_without_directories(&cli)? {
+        return Ok(ExitCode::SUCCESS);
     }
     // Before what this process was given is marked as its own.
     let report = match cli.supervisor {
@@ -173,50 +154,78 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
         check_root(&cli.root)?;
     }
     let paths = Paths::create(&cli.root, &cli.run).map_err(|error| Failure::new(FailureKind::Host, error))?;
-    match cli.command {
-        Command::Run(args) => return supervise::run(&paths, *args, report),
+    execute_in(&paths, cli.command, report)
+}
+
+/// Executes a command that makes no directories for Xebec. Returns false for any other command.
+fn execute_without_directories(cli: &Cli) -> Result<bool, Failure> {
+    match &cli.command {
+        Command::Completion { shell } => {
+            out!("{}", completion::script(*shell));
+        }
+        Command::Complete(args) => {
+            completion::complete(&cli.root, &cli.run, args);
+        }
+        Command::Man { dir } => {
+            clap_mangen::generate_to(Cli::documented(), dir)
+                .map_err(|error| Failure::host(format!("write man pages to {}", dir.display()), error))?;
+        }
+        // Its directories are the host's, which need not be this process's.
+        Command::Install(args) => {
+            caller::make_usual_files();
+            install::install(&cli.root, &cli.run, args)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Executes a command that works in Xebec's directories.
+fn execute_in(paths: &Paths, command: Command, report: Option<report::Report>) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Run(args) => return supervise::run(paths, *args, report),
         Command::Start(args) => match (report, args.names.containers.as_slice()) {
-            (Some(report), [name]) => return supervise::start_again(&paths, name, report),
-            _ => return lifecycle::start(&paths, &args),
+            (Some(report), [name]) => return supervise::start_again(paths, name, report),
+            _ => return lifecycle::start(paths, &args),
         },
-        Command::Stop(args) => lifecycle::stop(&paths, &args)?,
-        Command::Restart(args) => return lifecycle::restart(&paths, &args),
-        Command::Kill(args) => lifecycle::send_signal(&paths, &args)?,
-        Command::Rm(args) => lifecycle::remove(&paths, &args)?,
-        Command::Wait(args) => lifecycle::wait(&paths, &args)?,
-        Command::Rename(args) => lifecycle::rename(&paths, &args)?,
-        Command::Pause(args) => lifecycle::set_paused(&paths, &args, true)?,
-        Command::Unpause(args) => lifecycle::set_paused(&paths, &args, false)?,
+        Command::Stop(args) => lifecycle::stop(paths, &args)?,
+        Command::Restart(args) => return lifecycle::restart(paths, &args),
+        Command::Kill(args) => lifecycle::send_signal(paths, &args)?,
+        Command::Rm(args) => lifecycle::remove(paths, &args)?,
+        Command::Wait(args) => lifecycle::wait(paths, &args)?,
+        Command::Rename(args) => lifecycle::rename(paths, &args)?,
+        Command::Pause(args) => lifecycle::set_paused(paths, &args, true)?,
+        Command::Unpause(args) => lifecycle::set_paused(paths, &args, false)?,
         Command::Container {
             command: ContainerCommand::Prune { force },
-        } => lifecycle::prune(&paths, force)?,
+        } => lifecycle::prune(paths, force)?,
         Command::Container {
             command: ContainerCommand::Restore { watch },
-        } => return lifecycle::restore(&paths, watch),
-        Command::Logs(args) => logs::logs(&paths, &args)?,
-        Command::Mount(args) => images::mount(&paths, &args)?,
-        Command::Umount { dir } => images::umount(&paths, &dir)?,
-        Command::Index(args) => images::index(&paths, &args)?,
-        Command::Record(args) => record::record(&paths, &args)?,
-        Command::Pull(args) => images::pull(&paths, &args)?,
-        Command::Login(args) => login::login(&paths, &args)?,
-        Command::Logout(args) => login::logout(&paths, &args)?,
-        Command::CtrPull(args) => ctr_pull::ctr_pull(&paths, &args)?,
-        Command::DockerRelay(args) => relay::relay(&paths, &args)?,
-        Command::Check(args) => images::check(&paths, &args)?,
-        Command::Inspect(args) => inspect::inspect(&paths, &args)?,
-        Command::Images(args) => listing::images(&paths, &args)?,
-        Command::Ps(args) => containers::list(&paths, &args)?,
-        Command::Exec(args) => return exec::exec(&paths, &args),
-        Command::Cp(args) => cp::cp(&paths, &args)?,
-        Command::Stats(args) => stats::stats(&paths, &args)?,
-        Command::Top(args) => exec::top(&paths, &args)?,
-        Command::Network { command } => network::command(&paths, &command)?,
-        Command::Explain(args) => explain::explain(&paths, &args)?,
-        Command::Rmi(args) => cache::remove(&paths, &args)?,
-        Command::Volume { command } => volume::command(&paths, &command)?,
-        Command::Cache { command } => cache::command(&paths, &command)?,
-        Command::Daemon { command } => return daemon::command(&paths, &command),
+        } => return lifecycle::restore(paths, watch),
+        Command::Logs(args) => logs::logs(paths, &args)?,
+        Command::Mount(args) => images::mount(paths, &args)?,
+        Command::Umount { dir } => images::umount(paths, &dir)?,
+        Command::Index(args) => images::index(paths, &args)?,
+        Command::Record(args) => record::record(paths, &args)?,
+        Command::Pull(args) => images::pull(paths, &args)?,
+        Command::Login(args) => login::login(paths, &args)?,
+        Command::Logout(args) => login::logout(paths, &args)?,
+        Command::CtrPull(args) => ctr_pull::ctr_pull(paths, &args)?,
+        Command::DockerRelay(args) => relay::relay(paths, &args)?,
+        Command::Check(args) => images::check(paths, &args)?,
+        Command::Inspect(args) => inspect::inspect(paths, &args)?,
+        Command::Images(args) => listing::images(paths, &args)?,
+        Command::Ps(args) => containers::list(paths, &args)?,
+        Command::Exec(args) => return exec::exec(paths, &args),
+        Command::Cp(args) => cp::cp(paths, &args)?,
+        Command::Stats(args) => stats::stats(paths, &args)?,
+        Command::Top(args) => exec::top(paths, &args)?,
+        Command::Network { command } => network::command(paths, &command)?,
+        Command::Explain(args) => explain::explain(paths, &args)?,
+        Command::Rmi(args) => cache::remove(paths, &args)?,
+        Command::Volume { command } => volume::command(paths, &command)?,
+        Command::Cache { command } => cache::command(paths, &command)?,
+        Command::Daemon { command } => return daemon::command(paths, &command),
         Command::Completion { .. }
         | Command::Complete(_)
         | Command::Man { .. }

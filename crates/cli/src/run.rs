@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -125,6 +126,7 @@ pub(crate) fn run_container(
     let daemon = Daemon::new(paths.clone());
     let wants_stats = args.stats.is_some();
     let before = if wants_stats { counters(&daemon) } else { None };
+    let before = before.map(|counters| Before { start, counters });
     let holder = Holder::this_process("run")?;
     let request = job.mount_request(&holder);
     let progress = Arc::new(Progress::of(format!("start {}", args.service.image.image)));
@@ -154,21 +156,10 @@ pub(crate) fn run_container(
     let screen = args.tty.then(|| options.screen.clone());
     let readers = (!is_detached).then(|| SlowReaders::watch(&daemon, &name, screen));
     let result = run_on(prepared, &mounted, &mut over, report, |stages| {
-        let (Some(file), Some(before)) = (&args.stats, before) else {
-            return Ok(());
-        };
-        let after = counters(&daemon).unwrap_or(before);
-        let touched = touched(&daemon, &mounted.view).unwrap_or_default();
-        let mut stats = stats(&mounted, stages, start, &before, &after, touched);
-        // What its recording brings may come for longer than it took to be ready.
-        stats.runtime_image = loaded(&daemon, &mounted.view);
-        if let Some(loaded) = &stats.runtime_image {
-            stats.stages_ms.insert("load".to_owned(), loaded.milliseconds);
+        match (&args.stats, before) {
+            (Some(file), Some(before)) => write_stats(file, &daemon, &mounted, stages, before),
+            _ => Ok(()),
         }
-        let text =
-            serde_json::to_vec_pretty(&stats).map_err(|error| Failure::host("encode statistics", error))?;
-        crate::caller::write(file, text)
-            .map_err(|error| Failure::host(format!("write {}", file.display()), error))
     });
     drop(readers);
     if !is_detached && !matches!(result, Ok(xebec_container::ExitCode(0))) {
@@ -176,16 +167,17 @@ pub(crate) fn run_container(
     }
     over.end();
     // Also after a failure: nobody else would give the view back before the daemon notices that we are gone.
-    let released = daemon.ask(
-        &Request::Release {
-            view: Some(mounted.view.clone()),
-            holder,
-        },
-        &mut |_| (),
-    );
+    let released = release(&daemon, &mounted, holder);
     let code = result?;
     released?;
     Ok(code)
+}
+
+/// Gives a view back.
+fn release(daemon: &Daemon, mounted: &Mounted, holder: Holder) -> Result<(), Failure> {
+    let view = Some(mounted.view.clone());
+    daemon.ask(&Request::Release { view, holder }, &mut |_| ())?;
+    Ok(())
 }
 
 /// Tells the daemon once when the start is over, beside the container's supervision, which must not wait for it.
@@ -398,14 +390,44 @@ fn touched(daemon: &Daemon, view: &str) -> Option<Touched> {
     }
 }
 
+/// What statistics are counted from.
+#[derive(Clone, Copy)]
+struct Before {
+    start: Instant,
+    counters: Counters,
+}
+
+/// Writes the statistics of a start to a file.
+fn write_stats(
+    file: &Path,
+    daemon: &Daemon,
+    mounted: &Mounted,
+    stages: BTreeMap<String, f64>,
+    before: Before,
+) -> Result<(), Failure> {
+    let after = counters(daemon).unwrap_or(before.counters);
+    let touched = touched(daemon, &mounted.view).unwrap_or_default();
+    let mut stats = stats(mounted, stages, &before, &after, touched);
+    // What its recording brings may come for longer than it took to be ready.
+    stats.runtime_image = loaded(daemon, &mounted.view);
+    if let Some(loaded) = &stats.runtime_image {
+        stats.stages_ms.insert("load".to_owned(), loaded.milliseconds);
+    }
+    let text =
+        serde_json::to_vec_pretty(&stats).map_err(|error| Failure::host("encode statistics", error))?;
+    crate::caller::write(file, text)
+        .map_err(|error| Failure::host(format!("write {}", file.display()), error))
+}
+
 fn stats(
     mounted: &Mounted,
     stages_ms: BTreeMap<String, f64>,
-    start: Instant,
-    before: &Counters,
+    before: &Before,
     after: &Counters,
     touched: Touched,
 ) -> Stats {
+    let Before { start, counters } = before;
+    let before = counters;
     Stats {
         image: mounted.reference.clone(),
         manifest: mounted.manifest.to_string(),

@@ -87,15 +87,7 @@ impl Bundle {
             network: network.to_record(&options.net, &id)?,
             ..Record::new(&id, &state)?
         };
-        // A layer that was kept. A record now would let a cleanup remove it if this process is killed.
-        let exists = fs::symlink_metadata(&state).is_ok();
-        match options.again {
-            Again::No if exists && !record::path(&dirs.run, &id).exists() => {
-                return Err(RunError::Exists(id));
-            }
-            Again::ByUser | Again::ByPolicy if !exists => return Err(RunError::Missing(id)),
-            _ => {}
-        }
+        check_layer(options.again, &dirs.run, &id, &state)?;
         let volumes = ContainerVolumes::plan(&options.volumes, absolute(dirs)?.volumes(), &state)?;
         let pid_namespace = PidNamespace::find(&options.pid, &dirs.run)?;
         record.claim(&dirs.run)?;
@@ -293,6 +285,17 @@ impl Drop for Bundle {
                 "cannot clean up after a container; the next `xebec run` tries again"
             );
         }
+    }
+}
+
+/// Whether the layer may be that of the container: a new one has none yet, one that is started again has its own.
+fn check_layer(again: Again, run: &Path, id: &str, state: &Path) -> Result<(), RunError> {
+    // A layer that was kept. A record now would let a cleanup remove it if this process is killed.
+    let exists = fs::symlink_metadata(state).is_ok();
+    match again {
+        Again::No if exists && !record::path(run, id).exists() => Err(RunError::Exists(id.to_owned())),
+        Again::ByUser | Again::ByPolicy if !exists => Err(RunError::Missing(id.to_owned())),
+        _ => Ok(()),
     }
 }
 

@@ -260,34 +260,40 @@ pub(crate) fn is_masked(path: &Path) -> bool {
     MASKED_PATHS.iter().any(|masked| path == Path::new(masked))
 }
 
-fn linux(input: &SpecInput<'_>) -> Value {
+/// The container's own namespaces, and those of others that it joins.
+fn namespaces(input: &SpecInput<'_>) -> Vec<Value> {
     let kinds: &[&str] = match input.ipc {
         IpcMode::Private => &["ipc", "uts", "mount"],
         IpcMode::Host => &["uts", "mount"],
     };
     let mut namespaces: Vec<Value> = kinds.iter().map(|kind| json!({ "type": kind })).collect();
-    // As in docker: in a network of its own no port has to be protected from the container's users.
-    let mut sysctl = json!({ "net.ipv4.ip_unprivileged_port_start": "0" });
     match input.network {
         Namespace::New => namespaces.push(json!({ "type": "network" })),
-        Namespace::Own(path) => namespaces.push(json!({ "type": "network", "path": path })),
-        Namespace::Shared(path) => {
+        Namespace::Own(path) | Namespace::Shared(path) => {
             namespaces.push(json!({ "type": "network", "path": path }));
-            // It has the settings of the container that it belongs to.
-            sysctl = json!({});
         }
-        Namespace::Host => sysctl = json!({}),
+        Namespace::Host => {}
     }
     if input.unified_cgroups {
         namespaces.push(json!({ "type": "cgroup" }));
-    }
-    for one in &input.confinement.sysctls {
-        sysctl[&one.name] = json!(one.value);
     }
     match (input.pid, &input.pid_namespace) {
         (PidMode::Host, _) => {}
         (_, Some(path)) => namespaces.insert(0, json!({ "type": "pid", "path": path })),
         (_, None) => namespaces.insert(0, json!({ "type": "pid" })),
+    }
+    namespaces
+}
+
+fn linux(input: &SpecInput<'_>) -> Value {
+    let mut sysctl = match input.network {
+        // As in docker: in a network of its own no port has to be protected from the container's users.
+        Namespace::New | Namespace::Own(_) => json!({ "net.ipv4.ip_unprivileged_port_start": "0" }),
+        // It has the settings of the container that it belongs to, or the host's.
+        Namespace::Shared(_) | Namespace::Host => json!({}),
+    };
+    for one in &input.confinement.sysctls {
+        sysctl[&one.name] = json!(one.value);
     }
     let mut resources = input.confinement.resources(input.can_limit_swap);
     if let Some(rules) = resources["devices"].as_array_mut() {
@@ -298,7 +304,7 @@ fn linux(input: &SpecInput<'_>) -> Value {
         false => (&MASKED_PATHS[..], &READ_ONLY_PATHS[..]),
     };
     let mut linux = json!({
-        "namespaces": namespaces,
+        "namespaces": namespaces(input),
         "sysctl": sysctl,
         // Absolute, or the runtimes disagree about what it is relative to.
         "cgroupsPath": input.control_group,

@@ -25,7 +25,8 @@ use xebec_protocol::wire::Holder;
 use xebec_recordings::earlier::EarlierVersion;
 use xebec_recordings::recordings::Recordings;
 use xebec_views::page_cache_residency::Touched;
-use xebec_views::views::Views;
+use xebec_views::view_tree::ViewTree;
+use xebec_views::views::{Populated, Views};
 
 use crate::background::run_without_turn;
 use crate::container_runs::run_of;
@@ -49,32 +50,21 @@ pub(crate) struct StartReports {
     pub(crate) history: PathBuf,
 }
 
+/// What the page cache tells of a start, as in [`Seen`].
+struct InPageCache {
+    touched: Touched,
+    unnoticed: Option<Touched>,
+    /// `None` if an earlier worker populated the view.
+    populated: Option<Populated>,
+}
+
 impl StartReports {
     /// Blocks, for some milliseconds.
     pub(crate) fn conclude(&self, start: &ActiveStart, facts: &Facts, mut over: Over) {
         let began = Instant::now();
         let (is_shared, is_narrow) = self.views.look(&start.view).unwrap_or_default();
         let tree = start.tree.lock().take();
-        let nothing = PageSet::default();
-        let recorded = facts
-            .recorded
-            .as_ref()
-            .map_or(&nothing, |recorded| &recorded.pages);
-        let look = |pages: &PageSet, limit| match &tree {
-            Some(tree) => tree.touched(&start.path, pages, limit),
-            None => pages.is_empty().then(Touched::default),
-        };
-        let touched = look(recorded, usize::MAX).unwrap_or_default();
-        let silent = self.pages_without_events(start);
-        let unnoticed = look(&silent.without(recorded), MAX_FILES);
-        // Asked after looking: what was brought there meanwhile was noted before.
-        let populated = self.views.populated(&start.view);
-        let is_said = |said: Touched| match &populated {
-            Some(populated) => said.without(&populated.brought),
-            None => Touched::default(),
-        };
-        let unnoticed = unnoticed.filter(|_| populated.is_some());
-        let (touched, unnoticed) = (is_said(touched), unnoticed.map(is_said));
+        let in_page_cache = self.look_at_page_cache(start, facts, tree.as_ref());
         let record = self.container_of_command(&start.holder);
         let container_run = record.as_ref().and_then(run_of);
         if let Some(record) = record {
@@ -87,9 +77,9 @@ impl StartReports {
         let watched_ms = over.at_ms.saturating_sub(start.facts.began_ms);
         entries.retain(|entry| u64::from(entry.at) <= watched_ms);
         let seen = Seen {
-            touched,
-            populated: populated.unwrap_or_default(),
-            unnoticed,
+            touched: in_page_cache.touched,
+            populated: in_page_cache.populated.unwrap_or_default(),
+            unnoticed: in_page_cache.unnoticed,
             asked: AllAsked { entries, is_full },
             waits,
             container_run,
@@ -111,6 +101,34 @@ impl StartReports {
             "reported what a start read"
         );
         self.table.remember(report);
+    }
+
+    /// Looks at which pages of a start's view are in the page cache.
+    fn look_at_page_cache(&self, start: &ActiveStart, facts: &Facts, tree: Option<&ViewTree>) -> InPageCache {
+        let nothing = PageSet::default();
+        let recorded = facts
+            .recorded
+            .as_ref()
+            .map_or(&nothing, |recorded| &recorded.pages);
+        let look = |pages: &PageSet, limit| match tree {
+            Some(tree) => tree.touched(&start.path, pages, limit),
+            None => pages.is_empty().then(Touched::default),
+        };
+        let touched = look(recorded, usize::MAX).unwrap_or_default();
+        let silent = self.pages_without_events(start);
+        let unnoticed = look(&silent.without(recorded), MAX_FILES);
+        // Asked after looking: what was brought there meanwhile was noted before.
+        let populated = self.views.populated(&start.view);
+        let is_said = |said: Touched| match &populated {
+            Some(populated) => said.without(&populated.brought),
+            None => Touched::default(),
+        };
+        let unnoticed = unnoticed.filter(|_| populated.is_some());
+        InPageCache {
+            touched: is_said(touched),
+            unnoticed: unnoticed.map(is_said),
+            populated,
+        }
     }
 
     /// The version of the image for which the service was recorded before.

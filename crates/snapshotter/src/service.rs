@@ -29,7 +29,7 @@ const STATUS: &str = "grpc-status";
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send>>;
 
-/// Answers one call. A list of the methods of the service, which only passes each on; so it stays whole.
+/// Answers one call. One function, since it is a list of the service's methods, and only passes each call on.
 pub(crate) async fn answer<L: LazyImages>(
     snapshotter: Arc<Snapshotter<L>>,
     request: hyper::Request<Incoming>,

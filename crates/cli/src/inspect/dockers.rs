@@ -130,19 +130,6 @@ fn variables(options: &RunOptions, image: Option<&ImageConfig>) -> Option<Value>
 /// Of `HostConfig`: what the container may do and use of the host.
 fn of_host(args: &RunArgs, options: &RunOptions) -> Value {
     let confinement = &options.confinement;
-    let mut ports: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for port in &options.network.ports {
-        let of = ports.entry(format!("{}/{}", port.container, port.protocol));
-        // Docker has what was asked for: nothing stands for all addresses, and for any port.
-        let address = (!port.address.is_unspecified()).then(|| port.address.to_string());
-        let host = match &port.host {
-            HostPorts::Any => String::new(),
-            HostPorts::Of(ports) if ports.start() == ports.end() => ports.start().to_string(),
-            HostPorts::Of(ports) => format!("{}-{}", ports.start(), ports.end()),
-        };
-        of.or_default()
-            .push(json!({ "HostIp": address.unwrap_or_default(), "HostPort": host }));
-    }
     let binds: Vec<String> = args
         .container
         .volumes
@@ -169,7 +156,7 @@ fn of_host(args: &RunArgs, options: &RunOptions) -> Value {
         "AutoRemove": args.rm,
         "Binds": list(&binds),
         "NetworkMode": options.net.to_string(),
-        "PortBindings": ports,
+        "PortBindings": port_bindings(options),
         "PublishAllPorts": options.network.publish_all,
         "PidMode": pid,
         "IpcMode": options.ipc.to_string(),
@@ -196,6 +183,24 @@ fn of_host(args: &RunArgs, options: &RunOptions) -> Value {
         add(&mut host, json!({ "Tmpfs": tmpfs }));
     }
     host
+}
+
+/// The ports of the host for each port of the container.
+fn port_bindings(options: &RunOptions) -> BTreeMap<String, Vec<Value>> {
+    let mut ports: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for port in &options.network.ports {
+        let of = ports.entry(format!("{}/{}", port.container, port.protocol));
+        // Docker has what was asked for: nothing stands for all addresses, and for any port.
+        let address = (!port.address.is_unspecified()).then(|| port.address.to_string());
+        let host = match &port.host {
+            HostPorts::Any => String::new(),
+            HostPorts::Of(ports) if ports.start() == ports.end() => ports.start().to_string(),
+            HostPorts::Of(ports) => format!("{}-{}", ports.start(), ports.end()),
+        };
+        of.or_default()
+            .push(json!({ "HostIp": address.unwrap_or_default(), "HostPort": host }));
+    }
+    ports
 }
 
 /// A mount in the form that `--volume` takes.

@@ -30,7 +30,7 @@ pub(super) struct CacheServices {
 }
 
 impl CacheServices {
-    /// Over what is open.
+    /// Over what is open. One function, since it lists the services in the order in which they depend on each other.
     pub(super) fn new(opened: &Opened) -> Self {
         let Opened {
             images,

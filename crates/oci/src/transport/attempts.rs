@@ -105,16 +105,8 @@ impl Attempts {
         if !can_heal || self.fruitless >= tries {
             return give_up(fault);
         }
-        let mut pause = match is_patient {
-            true if fault.is_refusal() => REFUSED_PAUSE,
-            true => self.patient_pause(),
-            false => jittered(&self.budget, self.fruitless, fastrand::f64()),
-        };
-        pause = pause.max(gate.draw_retry());
-        let mut asked = fault.retry_after();
-        if is_patient {
-            asked = asked.map(|time| time.min(MAX_RETRY_AFTER));
-        }
+        let asked = self.asked_pause(&fault);
+        let mut pause = self.pause_after(&fault).max(gate.draw_retry());
         pause = pause.max(asked.unwrap_or_default());
         if let Some(time) = self.patience.bears(&fault)
             && self.begun.elapsed() + pause >= time
@@ -151,6 +143,24 @@ impl Attempts {
             return give_up(fault);
         }
         Ok(())
+    }
+
+    /// How long the server asks to wait.
+    fn asked_pause(&self, fault: &Fault) -> Option<Duration> {
+        let asked = fault.retry_after()?;
+        Some(match self.patience.is_long() {
+            true => asked.min(MAX_RETRY_AFTER),
+            false => asked,
+        })
+    }
+
+    /// How long to wait after a fault, by this call's own rules.
+    fn pause_after(&self, fault: &Fault) -> Duration {
+        match self.patience.is_long() {
+            true if fault.is_refusal() => REFUSED_PAUSE,
+            true => self.patient_pause(),
+            false => jittered(&self.budget, self.fruitless, fastrand::f64()),
+        }
     }
 
     /// Quick tries first, as many as the budget has; then a steady rhythm.

@@ -2,6 +2,8 @@
 //!
 //! [`modules`] reads each crate's sources, and which file uses items of which; [`circles`] finds the files that reach each other.
 //! Method calls are not seen: Rust tells only with types whose method it is.
+//!
+//! [`functions`] reads how long each function is.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +13,7 @@
 )]
 
 mod circles;
+mod functions;
 mod modules;
 
 use std::fs;
