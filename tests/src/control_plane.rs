@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::kubelet::containers;
 use crate::lab::wait_until;
+use crate::status::{containers, is_condition};
 use crate::world::{World, run};
 
 /// How long it may take until it answers, and until it has done what it was asked, on a busy machine.
@@ -344,12 +344,6 @@ fn end(processes: &mut Vec<Child>) -> Result<()> {
 
 fn place_of(namespace: &str, name: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods/{name}")
-}
-
-/// Whether a condition of a pod or a node has this status.
-pub(crate) fn is_condition(status: &Value, kind: &str, wanted: &str) -> bool {
-    let mut all = status["conditions"].as_array().into_iter().flatten();
-    all.any(|condition| condition["type"] == kind && condition["status"] == wanted)
 }
 
 /// Where a kubelet of this case finds how to come to the API server, if there is one.

@@ -16,8 +16,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::containerd::{Snapshots, listens};
-use crate::control_plane::{is_condition, kubeconfig};
+use crate::control_plane::kubeconfig;
 use crate::lab::wait_until;
+use crate::status::{containers, is_condition};
 use crate::world::{World, run};
 
 /// How long it may take until it answers, on a busy machine.
@@ -274,18 +275,6 @@ impl Drop for Kubelet<'_> {
     fn drop(&mut self) {
         let _ = self.kill();
     }
-}
-
-/// The ids of a pod's containers and how often each was started again, those first that start first.
-pub(crate) fn containers(status: &Value) -> Vec<(String, u64)> {
-    let containers = ["initContainerStatuses", "containerStatuses"]
-        .iter()
-        .flat_map(|kind| status[kind].as_array().cloned().unwrap_or_default());
-    let facts = containers.map(|container| {
-        let id = container["containerID"].as_str().unwrap_or_default().to_owned();
-        (id, container["restartCount"].as_u64().unwrap_or(u64::MAX))
-    });
-    facts.collect()
 }
 
 /// From now on a program tells the kubelet this login for a registry. One that runs already asks it for each pull, if it was there

@@ -8,6 +8,7 @@
 
 mod browser;
 mod cases;
+mod company;
 mod containerd;
 mod control_plane;
 mod docker;
@@ -19,6 +20,7 @@ mod lab;
 mod node;
 mod registry;
 mod runner;
+mod status;
 mod tree;
 mod truth;
 mod world;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 
-use crate::cases::{Company, company};
+use crate::company::{Company, company};
 use crate::groups;
 use crate::world::World;
 

@@ -43,7 +43,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 const SHOWN: usize = 40;
 
 pub(crate) fn cases() -> Vec<Case> {
-    let more = super::soak::sized(&[][..], MORE);
+    let more = super::soak::support::sized(&[][..], MORE);
     let real = REAL.iter().chain(more).map(|&(name, unpackers)| Case {
         name: format!("differential/{name}"),
         limit: LIMIT,

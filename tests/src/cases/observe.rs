@@ -1,6 +1,7 @@
 //! What the daemon says of readers who wait: who, for which file, what for, how long; in `explain`, `status`, the log
 //! and the metrics, which must agree with each other and with what the registry saw.
 
+mod support;
 mod terminal;
 
 use std::collections::BTreeMap;
@@ -17,14 +18,13 @@ use serde_json::Value;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::{Access, Fault, Options, When};
 
-use crate::lab::{self, Lab, Names, contents, expect_contents, wait_until};
+use self::support::{FILE, content, settings};
+use crate::lab::{self, Lab, Names, expect_contents, wait_until};
 use crate::runner::{Case, Outcome};
 use crate::world::{World, run};
 
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Size of the files that are read: one span or two.
-const FILE: usize = 1 << 20;
 
 pub(crate) fn cases() -> Vec<Case> {
     let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
@@ -54,16 +54,6 @@ fn files(lab: &Lab<'_>, names: &[&str]) -> Result<Names> {
         .collect();
     let layers: Vec<&[(&str, &[u8])]> = files.iter().map(|file| file.as_slice()).collect();
     lab.push_indexed(&lab::image(&layers, Compression::Gzip(6))?, "app")
-}
-
-fn content(number: usize) -> Vec<u8> {
-    contents(60 + number as u64, FILE)
-}
-
-fn settings(lab: &Lab<'_>, root: &str, daemon: &str) -> Result<()> {
-    fs::create_dir_all(lab.path(root))?;
-    fs::write(lab.path(root).join("daemon.toml"), daemon)?;
-    Ok(())
 }
 
 /// A process of its own that reads a file.

@@ -55,7 +55,7 @@ fn generated(world: &World, name: &str) -> Result<(std::path::PathBuf, std::path
 
 /// How many files each reader reads. Sixty-four of them read each of ten thousand files sixteen times on average.
 fn files_of_each() -> usize {
-    super::soak::sized(2_500, 1_000_000)
+    super::soak::support::sized(2_500, 1_000_000)
 }
 
 fn read_in_all_ways(world: &World, layout: &Path, truth: &Path, readers: u32) -> Result<Outcome> {

@@ -10,7 +10,7 @@ use xebec_testkit::registry::FaultyRegistry;
 
 use super::ctr_pull::{layers_of, pull};
 use super::lazy::push_indexed;
-use super::start_web;
+use super::support::start_web;
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::runner::Outcome;
 use crate::world::{World, run};

@@ -8,9 +8,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::SOON;
 use super::lazy::pull;
 use super::many::{file, push};
+use super::support::SOON;
 use crate::cases::power::{another_boot, mount_loop, mount_new};
 use crate::containerd::{Containerd, Leftovers, Line, Snapshots};
 use crate::lab::wait_until;

@@ -10,7 +10,7 @@ use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
 use super::lazy::{push_indexed, without_layers};
-use super::{PORT, SOON};
+use super::support::{PORT, SOON};
 use crate::containerd::{Containerd, Line, Snapshots, block, http, listens};
 use crate::lab::wait_until;
 use crate::runner::Outcome;

@@ -12,7 +12,7 @@ use xebec_testkit::registry::{Fault, FaultyRegistry, When};
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
 use super::lazy::{push_indexed, push_mixed};
-use super::{compare, start_web};
+use super::support::{compare, start_web};
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::lab::wait_until;
 use crate::runner::Outcome;
@@ -150,11 +150,15 @@ pub(super) fn broken_off(world: &World) -> Result<Outcome> {
     registry.inject(When::blob().path(&upper), Fault::Hang);
     let mut command = containerd.xebec(&["ctr-pull", &reference]);
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-    wait_until(super::SOON, "it asks for the layer that never comes", || {
-        ensure!(child.try_wait()?.is_none(), "it has ended");
-        let leases = containerd.does(&["leases", "ls", "--quiet"])?;
-        Ok(registry.count(&upper) > 0 && leases.contains("xebec-ctr-pull"))
-    })?;
+    wait_until(
+        super::support::SOON,
+        "it asks for the layer that never comes",
+        || {
+            ensure!(child.try_wait()?.is_none(), "it has ended");
+            let leases = containerd.does(&["leases", "ls", "--quiet"])?;
+            Ok(registry.count(&upper) > 0 && leases.contains("xebec-ctr-pull"))
+        },
+    )?;
     let pid = Pid::from_raw(i32::try_from(child.id())?).context("no process id")?;
     kill_process(pid, Signal::INT)?;
     let output = child.wait_with_output()?;

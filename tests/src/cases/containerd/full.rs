@@ -78,7 +78,7 @@ fn run_case(world: &World, with: With) -> Result<Outcome> {
     // A daemon that starts on the full disk does the same.
     snapshots.kill_whole()?;
     snapshots.begin()?;
-    wait_until(super::SOON, "snapshots are served", || {
+    wait_until(super::support::SOON, "snapshots are served", || {
         Ok(containerd
             .ctr(&["snapshots", "info", &key(0)])?
             .output()?

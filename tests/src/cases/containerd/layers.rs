@@ -12,7 +12,7 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Image, ImageBuilder};
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use crate::cases::soak;
+use crate::cases::soak::support::is_full;
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::lab::Lab;
 use crate::runner::Outcome;
@@ -38,7 +38,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let program = fs::read(World::go_tool("linger")?)?;
     let mut told = Vec::new();
     let mut images = IMAGES.to_vec();
-    images.extend(soak::is_full().then_some(MOST));
+    images.extend(is_full().then_some(MOST));
     for (layers, lazy) in images {
         let begin = Instant::now();
         let name = format!("image{layers}-{lazy}");

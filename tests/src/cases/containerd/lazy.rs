@@ -8,7 +8,7 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::odd::Unpacker;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use super::{compare, downloads, mount_view};
+use super::support::{compare, downloads, mount_view};
 use crate::containerd::{Containerd, Line, Snapshots, http};
 use crate::lab::wait_until;
 use crate::runner::Outcome;
@@ -34,7 +34,7 @@ const SERVICES: &[Service] = &[
     Service {
         image: "nginx",
         arguments: &[],
-        ready: Ready::Http(super::PORT),
+        ready: Ready::Http(super::support::PORT),
     },
     Service {
         image: "redis",
@@ -132,7 +132,7 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
         asked == layers,
         "{asked} blobs for {layers} layers that no index may speak for"
     );
-    super::start_web(&containerd, &reference, "web")?;
+    super::support::start_web(&containerd, &reference, "web")?;
     containerd.end("web")?;
     // What nobody vouches for any more is not started again, and nothing is while that cannot be read.
     let trust = world.path("root/trust.toml");
@@ -169,7 +169,7 @@ pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
         let log_uri = format!("file://{}", log.display());
         let net = ["run", "--detach", "--net-host", "--log-uri", &log_uri];
         containerd.does(&[&net, &[&*reference, *image][..], *arguments].concat())?;
-        wait_until(super::SOON, &format!("{image} is ready"), || {
+        wait_until(super::support::SOON, &format!("{image} is ready"), || {
             ready.is_met(&containerd, image)
         })
         .with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
@@ -197,7 +197,7 @@ pub(super) fn changes(world: &World) -> Result<Outcome> {
     let reference = push_indexed(world, "nginx")?;
     pull(world, &containerd, Line::Two, &reference)?;
     compare(world, &containerd, "nginx", &reference)?;
-    super::start_web(&containerd, &reference, "web")?;
+    super::support::start_web(&containerd, &reference, "web")?;
     let write = "echo made > /made; rm -r /etc/nginx; mkdir /etc/nginx; rm /etc/os-release; mv /srv/site/index.html /srv";
     containerd.does(&["tasks", "exec", "--exec-id", "two", "web", "sh", "-c", write])?;
     containerd.end("web")?;

@@ -11,8 +11,8 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use super::SOON;
 use super::lazy::pull;
+use super::support::SOON;
 use crate::containerd::{Containerd, Leftovers, Line, Snapshots};
 use crate::lab::wait_until;
 use crate::runner::Outcome;

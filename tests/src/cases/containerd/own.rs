@@ -116,7 +116,7 @@ fn start(containerd: &Containerd<'_>, reference: &str, container: &str) -> Resul
 /// What is said, once containerd has noticed that the daemon was restarted, which takes it some seconds.
 fn said(containerd: &Containerd<'_>, arguments: &[&str]) -> Result<String> {
     let mut told = String::new();
-    wait_until(super::SOON, "containerd connects again", || {
+    wait_until(super::support::SOON, "containerd connects again", || {
         let output = containerd.ctr(arguments)?.output()?;
         told = String::from_utf8_lossy(&output.stderr).into_owned();
         Ok(!told.contains("connection error") && !told.contains("transport"))

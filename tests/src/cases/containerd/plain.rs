@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use xebec_testkit::odd::Unpacker;
 
-use super::{compare, downloads, mount_view, start_web};
+use super::support::{compare, downloads, mount_view, start_web};
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::runner::Outcome;
 use crate::truth;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::lazy::{pull, push_indexed};
-use super::{PORT, SOON, start_web};
+use super::support::{PORT, SOON, start_web};
 use crate::containerd::{Containerd, Line, Snapshots, http};
 use crate::lab::wait_until;
 use crate::runner::Outcome;

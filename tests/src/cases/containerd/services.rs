@@ -6,8 +6,8 @@ use std::fs;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::SOON;
 use super::lazy::{pull, push_indexed};
+use super::support::SOON;
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::lab::wait_until;
 use crate::runner::Outcome;

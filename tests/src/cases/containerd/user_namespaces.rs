@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::lazy::{pull, push_indexed, push_mixed};
-use super::{SOON, downloads};
+use super::support::{SOON, downloads};
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::lab::wait_until;
 use crate::runner::Outcome;

@@ -10,9 +10,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::cri;
 use super::lazy::{push_indexed, without_layers};
+use super::support::{PORT, SOON, downloads};
 use super::user_namespaces::{nothing_is_mounted, uppers, written};
-use super::{PORT, SOON, cri, downloads};
 use crate::containerd::{Containerd, Line, Snapshots, http};
 use crate::lab::wait_until;
 use crate::runner::Outcome;

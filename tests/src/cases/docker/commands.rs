@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use xebec_format::digest::Digest;
 use xebec_testkit::registry::FaultyRegistry;
 
-use super::{Host, LARGE};
+use super::host::{Host, LARGE};
 use crate::lab::contents;
 use crate::runner::Outcome;
 use crate::world::{World, run};
@@ -231,7 +231,7 @@ pub(super) fn pulled_again(world: &World) -> Result<Outcome> {
     docker.does(&again)?;
     host.is_lazy("a second pull")?;
     let old: Vec<_> = host.image.layers.iter().map(|layer| layer.digest).collect();
-    let other = super::shell(&contents(8, LARGE))?;
+    let other = super::host::shell(&contents(8, LARGE))?;
     host.lab.push_indexed(&other, &host.names.repository)?;
     for layer in old
         .iter()

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::Host;
+use super::host::Host;
 use crate::runner::Outcome;
 use crate::world::World;
 

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::{Host, SOON};
+use super::host::{Host, SOON};
 use crate::docker::Docker;
 use crate::lab::wait_until;
 use crate::runner::Outcome;

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{bare, exec, is_started_again, kill};
+use super::support::{bare, exec, is_started_again, kill};
+use crate::cases::containerd::cri;
 use crate::cases::containerd::full::fill_with_bytes;
 use crate::cases::containerd::lazy::push_indexed;
-use crate::cases::containerd::{PORT, SOON, cri};
+use crate::cases::containerd::support::{PORT, SOON};
 use crate::containerd::{Containerd, Line, Snapshots, http, listens};
 use crate::kubelet::Kubelet;
 use crate::lab::{self, wait_until};

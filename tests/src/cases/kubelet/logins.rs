@@ -3,9 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use super::exec;
+use super::support::exec;
+use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::push_indexed;
-use crate::cases::containerd::{SOON, cri};
+use crate::cases::containerd::support::SOON;
 use crate::containerd::{Containerd, Line, Snapshots, listens};
 use crate::kubelet::{Kubelet, give_login};
 use crate::lab::wait_until;

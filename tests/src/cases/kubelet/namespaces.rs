@@ -11,10 +11,11 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{bare, exec, is_started_again, kill};
+use super::support::{bare, exec, is_started_again, kill};
 use crate::cases::containerd::lazy::{push_indexed, without_layers};
+use crate::cases::containerd::support::{PORT, SOON};
 use crate::cases::containerd::user_namespaces::{nothing_is_mounted, owner, uppers, written};
-use crate::cases::containerd::{PORT, SOON, cri, user_pods};
+use crate::cases::containerd::{cri, user_pods};
 use crate::containerd::{Containerd, Line, Snapshots, http, http_of, listens};
 use crate::kubelet::Kubelet;
 use crate::lab::wait_until;

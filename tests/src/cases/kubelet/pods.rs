@@ -6,9 +6,10 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{is_started_again, kill};
+use super::support::{is_started_again, kill};
+use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::{push_indexed, without_layers};
-use crate::cases::containerd::{PORT, SOON, cri};
+use crate::cases::containerd::support::{PORT, SOON};
 use crate::containerd::{Containerd, Line, Snapshots, http, listens};
 use crate::kubelet::Kubelet;
 use crate::lab::wait_until;

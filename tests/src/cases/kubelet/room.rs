@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use crate::cases::containerd::SOON;
 use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::push_indexed;
+use crate::cases::containerd::support::SOON;
 use crate::containerd::{Containerd, Line, Snapshots, listens};
 use crate::kubelet::Kubelet;
 use crate::lab::{self, wait_until};

@@ -10,9 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{bare, exec};
+use super::support::{bare, exec};
+use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::push_indexed;
-use crate::cases::containerd::{PORT, SOON, cri};
+use crate::cases::containerd::support::{PORT, SOON};
 use crate::containerd::{Containerd, Line, Snapshots, http, listens};
 use crate::kubelet::Kubelet;
 use crate::lab::wait_until;

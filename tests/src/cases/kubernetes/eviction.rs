@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::Cluster;
+use super::cluster::Cluster;
 use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::{index, push_indexed};
 use crate::cases::kubelet::room::{DISK, FREE, available, taken};

@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Cluster, blobs};
-use crate::cases::containerd::SOON;
+use super::cluster::{Cluster, blobs};
 use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::push_indexed;
+use crate::cases::containerd::support::SOON;
 use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::World;

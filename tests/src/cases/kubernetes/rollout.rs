@@ -14,10 +14,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use xebec_testkit::tar::{Header, Kind, TarBuilder};
 
-use super::{blobs, exec, network};
-use crate::cases::containerd::SOON;
+use super::cluster::{blobs, exec, network};
 use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::{index, push_indexed, without_layers};
+use crate::cases::containerd::support::SOON;
 use crate::containerd::{Containerd, Line, listens};
 use crate::control_plane::ControlPlane;
 use crate::kubelet::Kubelet;

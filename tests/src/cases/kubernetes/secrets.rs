@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::Cluster;
+use super::cluster::Cluster;
 use crate::cases::containerd::cri;
 use crate::cases::containerd::lazy::push_indexed;
 use crate::runner::Outcome;

@@ -12,7 +12,7 @@ use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::registry::{Fault, When};
 use xebec_testkit::tar::TarBuilder;
 
-use super::{content, settings};
+use super::support::{content, settings};
 use crate::lab::{self, Lab, Names};
 use crate::runner::Outcome;
 use crate::world::{World, run};

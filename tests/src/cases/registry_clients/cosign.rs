@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{digest, ensure_mounted, ensure_whole, index_artifact, said, tags};
+use super::said;
+use super::support::{digest, ensure_mounted, ensure_whole, index_artifact, tags};
 use crate::lab::{Lab, wait_until};
 use crate::registry::OwnRegistry;
 use crate::world::{World, run, run_failing};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Signal, kill_process};
 
-use super::{START, Service, expect_recorded, number};
+use super::support::{START, Service, expect_recorded, number};
 use crate::lab::{Ended, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, fadvise};
 
-use super::{PAGE, START, Service, expect_recorded};
+use super::support::{PAGE, START, Service, expect_recorded};
 use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::{World, run};

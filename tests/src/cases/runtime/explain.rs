@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use xebec_testkit::registry::Options;
 
-use super::{PAGE, STRAY, Service, number};
+use super::support::{PAGE, STRAY, Service, number};
 use crate::lab::{Names, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;

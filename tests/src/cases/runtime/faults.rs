@@ -8,7 +8,7 @@ use xebec_format::layer::LayerIndex;
 use xebec_format::runtime_image::Zone;
 use xebec_testkit::registry::{Fault, When};
 
-use super::{Published, Service, expect_lazy, expect_recorded, number, problem};
+use super::support::{Published, Service, expect_lazy, expect_recorded, number, problem};
 use crate::runner::Outcome;
 use crate::world::World;
 

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use super::explain::{Choosing, expect_about, pages};
-use super::{Service, number};
+use super::support::{Service, number};
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -38,7 +38,7 @@ pub(super) fn learn_and_merge(world: &World) -> Result<Outcome> {
     expect_about(&better, "/missed_pages", 0)?;
     expect_about(&better, "/local_pages", 0)?;
     ensure!(
-        number(&better, "/recorded/pages")? >= recorded + b - super::STRAY,
+        number(&better, "/recorded/pages")? >= recorded + b - super::support::STRAY,
         "{better:#}"
     );
 

@@ -9,7 +9,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use xebec_format::runtime_image::{Recording, lay_out};
 
-use super::{PAGE, Published, Service, expect_recorded, number, push_signed};
+use super::support::{PAGE, Published, Service, expect_recorded, number, push_signed};
 use crate::lab::{Names, expect_contents, read_cold, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 use xebec_format::runtime_image::PageRun;
 use xebec_testkit::registry::{Fault, When};
 
-use super::{PAGE, Published, START, Service, each_page, expect_recorded, number, problem, push_signed};
+use super::support::{
+    PAGE, Published, START, Service, each_page, expect_recorded, number, problem, push_signed,
+};
 use crate::runner::Outcome;
 use crate::world::World;
 

@@ -14,7 +14,7 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::{Fault, Options, When};
 
 use super::deaths::{entries, mounted_below};
-use super::{PAGE, Published, START, STRAY, Service, number, problem};
+use super::support::{PAGE, Published, START, STRAY, Service, number, problem};
 use crate::cases::succession::kill_both;
 use crate::lab::{Names, expect_contents, wait_until};
 use crate::runner::Outcome;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use xebec_format::runtime_image::PageRun;
 
-use super::{PAGE, Published, START, Service};
+use super::support::{PAGE, Published, START, Service};
 use crate::runner::Outcome;
 use crate::world::World;
 

@@ -11,7 +11,7 @@ use xebec_format::PAGE_SIZE;
 use xebec_kernel::page_cache::cached;
 
 use super::explain::{Choosing, explained, pages};
-use super::number;
+use super::support::number;
 use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::World;

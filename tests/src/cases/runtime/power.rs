@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Service, expect_recorded, number, problem};
+use super::support::{Service, expect_recorded, number, problem};
 use crate::cases::power::{another_boot, mount_loop, mount_new};
 use crate::runner::Outcome;
 use crate::world::{World, run};

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::explain::Choosing;
-use super::{PAGE, Published, START, Service, expect_recorded, told};
+use super::support::{PAGE, Published, START, Service, expect_recorded, told};
 use crate::lab::{Ended, expect_contents, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;

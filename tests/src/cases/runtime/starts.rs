@@ -10,7 +10,9 @@ use xebec_testkit::image::ImageBuilder;
 use xebec_testkit::registry::Options;
 use xebec_testkit::tar::TarBuilder;
 
-use super::{Published, START, STRAY, Service, expect_lazy, expect_recorded, image, lower_layer, number};
+use super::support::{
+    Published, START, STRAY, Service, expect_lazy, expect_recorded, image, lower_layer, number,
+};
 use crate::runner::Outcome;
 use crate::world::World;
 

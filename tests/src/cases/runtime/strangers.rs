@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::overlap::Slow;
-use super::{PAGE, Service, number, problem};
+use super::support::{PAGE, Service, number, problem};
 use crate::lab::{Lab, Names, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;

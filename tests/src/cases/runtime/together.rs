@@ -8,7 +8,7 @@ use serde_json::Value;
 use xebec_testkit::registry::{Fault, When};
 
 use super::overlap::{Running, SLOW, SOON, Slow};
-use super::{STRAY, number, problem};
+use super::support::{STRAY, number, problem};
 use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::World;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Published, Service, expect_lazy, expect_recorded, number, problem, push_signed};
+use super::support::{Published, Service, expect_lazy, expect_recorded, number, problem, push_signed};
 use crate::runner::Outcome;
 use crate::world::World;
 

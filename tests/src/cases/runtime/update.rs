@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Service, expect_recorded, number};
+use super::support::{Service, expect_recorded, number};
 use crate::runner::Outcome;
 use crate::world::World;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use xebec_testkit::compression::Compression;
 
-use super::{container_image, containers, no_view_is_left, sized, tell_log};
+use super::support::{container_image, containers, no_view_is_left, sized, tell_log};
 use crate::lab::{Lab, Names, contents, expect_contents, wait_until};
 use crate::runner::Outcome;
 use crate::world::{World, run as run_program};

@@ -10,7 +10,8 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use xebec_testkit::compression::Compression;
 
-use super::{container_image, containers, daemon, no_view_is_left, sized, tell_log};
+use super::daemon;
+use super::support::{container_image, containers, no_view_is_left, sized, tell_log};
 use crate::lab::{Lab, Names, contents, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;

@@ -11,7 +11,7 @@ use xebec_format::digest::Digest;
 use xebec_testkit::large::{Large, LargeFile};
 use xebec_testkit::registry::{Access, Fault, Options, When};
 
-use super::{push_large, sized, tell_log};
+use super::support::{push_large, sized, tell_log};
 use crate::lab::{Lab, is_eio, read_cold};
 use crate::runner::Outcome;
 use crate::world::World;

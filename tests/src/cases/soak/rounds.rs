@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use xebec_testkit::large::Large;
 
 use super::load::{Load, Seen};
+use super::support::{fresh_root, tell_log};
 use super::waits::{self, Span};
-use super::{fresh_root, tell_log};
 use crate::lab::{Lab, Names, expect_contents};
 
 /// What rounds saw.

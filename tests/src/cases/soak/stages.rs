@@ -9,7 +9,7 @@ use serde_json::Value;
 use xebec_testkit::large::Large;
 
 use super::load::Load;
-use super::{fresh_root, push_large, sized, tell_log};
+use super::support::{fresh_root, push_large, sized, tell_log};
 use crate::lab::{Lab, Names, expect_contents};
 use crate::runner::Outcome;
 use crate::world::World;

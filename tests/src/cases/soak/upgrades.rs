@@ -7,10 +7,11 @@ use anyhow::{Context, Result, ensure};
 use xebec_testkit::large::Large;
 use xebec_testkit::registry::{Fault, When};
 
+use super::daemon;
 use super::load::Load;
 use super::rounds::{self, Round};
+use super::support::{push_large, sized};
 use super::waits::{Span, Waits};
-use super::{daemon, push_large, sized};
 use crate::lab::{Lab, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;

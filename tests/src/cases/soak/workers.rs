@@ -6,10 +6,11 @@ use anyhow::{Context, Result};
 use xebec_testkit::large::Large;
 use xebec_testkit::registry::{Fault, When};
 
+use super::daemon;
 use super::load::Load;
 use super::rounds::{self, Round};
+use super::support::{push_large, sized};
 use super::waits::{Span, Waits};
-use super::{daemon, push_large, sized};
 use crate::lab::Lab;
 use crate::runner::Outcome;
 use crate::world::World;
