@@ -3,13 +3,14 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io::IsTerminal;
-use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+use xebec_kernel::file::FileIdentity;
 use xebec_protocol::settings::LogFormat;
 
 /// Starts logging; `daemon` is the format of a daemon's log.
@@ -46,13 +47,13 @@ pub(crate) fn start(verbose: u8, daemon: Option<LogFormat>) {
 /// Whether standard error is connected to the journal: `JOURNAL_STREAM` names its device and inode (systemd.exec(5)).
 /// A child that writes somewhere else inherits the variable, too.
 fn is_the_journal(stream: Option<&OsStr>) -> bool {
-    let Ok(metadata) = std::fs::metadata("/proc/self/fd/2") else {
+    let Ok(identity) = FileIdentity::at(Path::new("/proc/self/fd/2")) else {
         return false;
     };
     let named = stream
         .and_then(OsStr::to_str)
         .and_then(|text| text.split_once(':'));
-    named == Some((&metadata.dev().to_string(), &metadata.ino().to_string()))
+    named == Some((&identity.device.to_string(), &identity.inode.to_string()))
 }
 
 /// Begins each event with its priority, as sd-daemon(3) has it: `<4>` for a warning.
@@ -87,6 +88,8 @@ fn priority(level: Level) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     #[test]

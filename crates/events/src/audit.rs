@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 use xebec_access::credentials::Credentials;
 use xebec_access::{Need, Observer, Peer, Refusal};
 use xebec_kernel::clock;
+use xebec_kernel::file::FileIdentity;
 
 use crate::event::{Event, EventKind, Listener, cut};
 use crate::gone::{Gone, Thing};
@@ -408,10 +409,8 @@ impl Writer {
             Output::File(path, file) => (path, file),
         };
         // Moved away, or removed: a user who follows the name must find the lines.
-        let moved = match (&*file, std::fs::metadata(&*path)) {
-            (Some(file), Ok(there)) => {
-                file.metadata().map(|open| (open.dev(), open.ino()))? != (there.dev(), there.ino())
-            }
+        let moved = match (&*file, FileIdentity::at(path)) {
+            (Some(file), Ok(there)) => FileIdentity::of(file)? != there,
             _ => true,
         };
         if moved {

@@ -5,11 +5,10 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 use xebec_cache::store::{LayerKey, Store};
+use xebec_kernel::clock::since_1970;
 use xebec_kernel::file::write_atomically;
-
 use xebec_protocol::failure::Failure;
 
 /// How often. Where that cannot be read, a number that nobody used before.
@@ -23,8 +22,11 @@ pub fn count(store: &Store, key: LayerKey) -> u64 {
 
 /// In nanoseconds since 1970.
 fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(u64::MAX, |since| since.as_nanos() as u64)
+    match since_1970().as_nanos() {
+        // The clock is wrong. No count is as large.
+        0 => u64::MAX,
+        now => now as u64,
+    }
 }
 
 /// Once more.

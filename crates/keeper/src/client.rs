@@ -107,7 +107,7 @@ impl Daemon {
                     attempt += 1;
                 }
                 Err(error) => {
-                    let log = self.paths.run().join("daemon.log");
+                    let log = self.paths.daemon_log();
                     let message = format!("the daemon did not answer ({error}); see {}", log.display());
                     return Err(Failure::new(FailureKind::Host, message));
                 }
@@ -207,7 +207,7 @@ impl Daemon {
     }
 
     fn not_started(&self, error: &io::Error) -> Failure {
-        let log = self.paths.run().join("daemon.log");
+        let log = self.paths.daemon_log();
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let last = text.lines().rfind(|line| !line.trim().is_empty());
         // What it said counts, not that nobody listens where it would.
@@ -226,7 +226,7 @@ impl Daemon {
     fn start(&self) -> Result<Child, Failure> {
         // The daemon would say so too, but in its log.
         Settings::load(&self.paths.settings(), &Overrides::new())?;
-        let log = self.paths.run().join("daemon.log");
+        let log = self.paths.daemon_log();
         let open = || -> io::Result<File> { File::options().create(true).append(true).open(&log) };
         let output = open().map_err(|error| Failure::host(format!("open {}", log.display()), error))?;
         start_keeper(&self.paths, &Overrides::new(), Some(&output))
@@ -291,7 +291,7 @@ impl Daemon {
                 }
             }
             if Instant::now() > deadline {
-                let log = self.paths.run().join("daemon.log");
+                let log = self.paths.daemon_log();
                 let message = format!(
                     "the daemon goes on with its old program, {} did not take over; see {}",
                     program.display(),
@@ -312,7 +312,7 @@ impl Daemon {
         let message = format!(
             "{} could not go on as the keeper, so the old program does; see {}",
             program.display(),
-            self.paths.run().join("daemon.log").display()
+            self.paths.daemon_log().display()
         );
         Err(Failure::new(FailureKind::Host, message))
     }
@@ -440,7 +440,7 @@ mod tests {
         dying.join().unwrap();
         assert_eq!(daemon.status().unwrap_err().kind, FailureKind::NotFound);
         assert_eq!(daemon.stop(false).unwrap(), None);
-        let log = paths.run().join("daemon.log");
+        let log = paths.daemon_log();
         assert!(!log.exists(), "a daemon was started");
     }
 }

@@ -16,6 +16,7 @@
 //! * [`clock`]: the time, as it is written down.
 //! * [`random`]: random names.
 //! * [`lock`]: locks of files and directories between processes.
+//! * [`keyed_lock`]: a lock for each key, between tasks of one process.
 //! * [`path`]: opening paths below a directory that is not trusted.
 //! * [`memory`]: locking memory, and protecting a process from the out-of-memory killer.
 //! * [`size`]: sizes as users write them.
@@ -32,6 +33,7 @@ pub mod fanotify;
 pub mod features;
 pub mod file;
 pub mod journal;
+pub mod keyed_lock;
 pub mod lease;
 pub mod lock;
 pub mod memory;

@@ -131,6 +131,11 @@ impl Paths {
         self.root.join("daemon.toml")
     }
 
+    /// The log of a daemon that a command started.
+    pub fn daemon_log(&self) -> PathBuf {
+        self.run.join("daemon.log")
+    }
+
     /// The daemon's socket.
     pub fn socket(&self) -> PathBuf {
         self.run.join("xebec.sock")

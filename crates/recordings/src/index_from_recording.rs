@@ -9,10 +9,11 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ZoneRange, ranges, wanted};
 use xebec_images::choose::Choice;
+use xebec_kernel::keyed_lock::KeyGuard;
 
 use crate::bundled_indexes::MAX_CARRIED;
 use crate::find::FoundRecording;
-use crate::single_flight::{Flight, SingleFlight};
+use crate::recordings::Starts;
 use crate::zone::{ZoneSource, ZoneStream};
 
 /// How long a start waits for another to bring what both need. One that succeeds takes seconds at most.
@@ -37,8 +38,8 @@ impl CarriedIndexes<'_> {
     pub(crate) async fn begin(
         &self,
         choice: &mut Choice<'_>,
-        turns: &SingleFlight,
-    ) -> (Option<Flight>, Option<ZoneStream>) {
+        turns: &Starts,
+    ) -> (Option<KeyGuard>, Option<ZoneStream>) {
         let evidence = &self.found.evidence;
         choice.vouch(evidence.clone());
         if evidence.listed.is_none() && evidence.signed.is_none() {

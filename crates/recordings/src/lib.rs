@@ -5,7 +5,7 @@
 //! * [`recordings`]: all recordings of one installation: [`recording_store`] keeps them, [`profile`] keeps what starts in production
 //!   read beyond them.
 //! * **A start:** [`find`] finds the recording of a service, [`prepare`] prepares the image for it; `index_from_recording` takes layer
-//!   indexes from the same answer, `single_flight` lets one of several starts fetch what all of them lack. [`load`] puts the missing
+//!   indexes from the same answer, one of several starts fetches what all of them lack. [`load`] puts the missing
 //!   pages into the layers' data files; [`zone`] is a range of a zone in flight, received by `buffered_body`; [`bandwidth`] measures
 //!   registries, [`local_read_ahead`] reads present pages from the disk ahead of the service.
 //! * **A recording:** [`recorder`] notes which pages are read, [`record`] runs the service under it, [`publish`] makes the recording and
@@ -42,6 +42,5 @@ pub mod recorder;
 pub mod recording_store;
 pub mod recordings;
 pub mod segment_dedup;
-mod single_flight;
 pub mod summary;
 pub mod zone;

@@ -14,6 +14,7 @@ use xebec_images::images::Report;
 use xebec_images::prepare::PreparedImage;
 use xebec_images::prepared_layer::PreparedLayer;
 use xebec_images::referrers::{ConfigCarriers, Referrers};
+use xebec_kernel::keyed_lock::KeyGuard;
 use xebec_oci::Client;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
@@ -23,7 +24,6 @@ use crate::bandwidth::Bandwidths;
 use crate::find::{ASK_AGAIN, FoundRecording};
 use crate::index_from_recording::CarriedIndexes;
 use crate::recordings::Recordings;
-use crate::single_flight::Flight;
 use crate::zone::{ZoneSource, ZoneStream};
 
 /// A recording by which a service is started.
@@ -37,7 +37,7 @@ pub struct Begun {
     /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
     pub keeping: BackgroundWrite,
     /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
-    pub turn: Option<Flight>,
+    pub turn: Option<KeyGuard>,
 }
 
 /// An image whose layers all have an admitted index, and the recording by which a service of it is started.

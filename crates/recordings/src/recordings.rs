@@ -7,12 +7,19 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use xebec_format::digest::Digest;
 use xebec_images::images::Images;
+use xebec_kernel::keyed_lock::KeyedLock;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
 use crate::profile::Profiles;
 use crate::recording_store::KeptRecordings;
-use crate::single_flight::SingleFlight;
+
+/// First starts of one image at the same moment: what all of them lack is fetched by one of them.
+///
+/// The start that finds that the zone of a recording must be asked for takes the recording's turn, and keeps it until the indexes are
+/// kept and the pages are known to be in flight. A later start finds both. The key is a recording and the image's name: starts by other
+/// names may not admit what this one does.
+pub(crate) type Starts = KeyedLock<(Digest, String)>;
 
 /// The recordings of one installation, and its images.
 #[derive(Clone)]
@@ -20,8 +27,7 @@ pub struct Recordings {
     pub(crate) images: Images,
     pub(crate) kept: KeptRecordings,
     pub(crate) profiles: Profiles,
-    /// First starts of one image at the same moment.
-    pub(crate) starts: Arc<SingleFlight>,
+    pub(crate) starts: Arc<Starts>,
     unsynced: Unsynced,
 }
 

@@ -3,7 +3,8 @@
 //! Records are protocol buffer messages, so that later versions can add fields and earlier ones pass over them.
 
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
+
+use xebec_kernel::clock::since_1970;
 
 use crate::api::{Info, Kind, Timestamp};
 use crate::id_mapping::IdMapping;
@@ -127,7 +128,7 @@ impl Record {
 /// The time, to the nanosecond.
 pub fn now() -> Timestamp {
     // A clock before 1970 is told as 1970.
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = since_1970();
     Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(since.subsec_nanos()).unwrap_or_default(),

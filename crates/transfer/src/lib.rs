@@ -18,13 +18,11 @@
 //! | `mirror` | the copy of a repository, and what the configuration says of it |
 //! | `put` | manifests and tags into the store, by the registry's rules |
 //! | `tally` | what was moved, and what was skipped |
-//! | `turns` | one blob is moved once at a time |
 
 mod import;
 mod mirror;
 mod put;
 mod tally;
-mod turns;
 
 pub use self::import::{ImportError, ImportOptions, Taking, import};
 pub use self::mirror::{Mirror, MirrorError, MirrorSettings, MirrorSettingsError};

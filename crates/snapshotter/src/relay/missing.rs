@@ -6,14 +6,14 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tonic::Status;
 use tracing::{info, warn};
+use xebec_kernel::clock::since_1970;
+use xebec_kernel::keyed_lock::KeyedLock;
 
 use super::blob_call::Asked;
 use super::known::{Known, Origins};
@@ -60,17 +60,14 @@ pub trait Blobs: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// One lock for each blob that is fetched, by namespace and digest.
-type Turns = HashMap<(String, String), Arc<tokio::sync::Mutex<()>>>;
-
 /// What is missing in a containerd.
 pub(super) struct Missing<B> {
     socket: PathBuf,
     snapshotter: String,
     blobs: B,
     fetches: Semaphore,
-    /// Held while a blob is fetched.
-    turns: Mutex<Turns>,
+    /// By namespace and digest. Held while a blob is fetched.
+    turns: KeyedLock<(String, String)>,
     known: Known,
 }
 
@@ -132,7 +129,7 @@ impl<B: Blobs> Missing<B> {
             snapshotter: snapshotter.to_owned(),
             blobs,
             fetches: Semaphore::new(FETCHES),
-            turns: Mutex::default(),
+            turns: KeyedLock::default(),
             known: Known::default(),
         }
     }
@@ -176,22 +173,12 @@ impl<B: Blobs> Missing<B> {
             return Ok(false);
         };
         let key = (asked.namespace.clone(), asked.digest.clone());
-        let turn = self.turns().entry(key.clone()).or_default().clone();
-        let brought = async {
-            let _turn = turn.lock().await;
-            // The call that was waited for has brought it.
-            if is_there(&containerd, &asked.digest).await? {
-                return Ok(true);
-            }
-            self.fetch(&containerd, asked, &blob).await
-        };
-        let brought = brought.await;
-        drop(turn);
-        let mut turns = self.turns();
-        if turns.get(&key).is_some_and(|turn| Arc::strong_count(turn) == 1) {
-            turns.remove(&key);
+        let _turn = self.turns.take(key).await;
+        // The call that was waited for has brought it.
+        if is_there(&containerd, &asked.digest).await? {
+            return Ok(true);
         }
-        brought
+        self.fetch(&containerd, asked, &blob).await
     }
 
     async fn fetch(
@@ -323,10 +310,6 @@ impl<B: Blobs> Missing<B> {
         let containerd = Containerd::connect(&self.socket, &asked.namespace).await;
         containerd.map_err(|error| refused(&error))
     }
-
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock()
-    }
 }
 
 /// A containerd whose snapshotter is not there, or does not answer, has nothing lazy of which anything can be said; what it
@@ -398,10 +381,6 @@ fn came_from(reference: &str) -> Option<(String, String)> {
 
 fn refused(error: &ContainerdError) -> Status {
     Status::unavailable(format!("Xebec: {error}"))
-}
-
-fn since_1970() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::Stream;
 use parking_lot::Mutex;
+use xebec_kernel::keyed_lock::KeyedLock;
 use xebec_store::{AppendError, Digest, RepositoryName, Store, StoreError};
 
 use super::layout;
@@ -15,7 +16,6 @@ use super::options::{ImportOptions, Taking};
 use super::source::{Source, said};
 use crate::put::Refusal;
 use crate::tally::Tally;
-use crate::turns::Turns;
 
 /// So many bytes are read at once.
 const PIECE: usize = 256 << 10;
@@ -27,7 +27,7 @@ pub(super) struct Blobs {
     taking: Taking,
     dry_run: bool,
     tally: Arc<Tally>,
-    turns: Turns<Digest>,
+    turns: KeyedLock<Digest>,
     /// Those that a dry run has counted.
     counted: Mutex<HashSet<Digest>>,
 }
@@ -45,14 +45,14 @@ impl Blobs {
             taking: options.taking,
             dry_run: options.dry_run,
             tally: tally.clone(),
-            turns: Turns::default(),
+            turns: KeyedLock::default(),
             counted: Mutex::default(),
         }
     }
 
     /// Sees that a repository has a blob. The refusal says why the other registry does not give it.
     pub(super) async fn bring(&self, name: &RepositoryName, digest: &Digest) -> Result<(), Refusal> {
-        let _turn = self.turns.take(digest).await;
+        let _turn = self.turns.take(digest.clone()).await;
         let here = match self.dry_run {
             true => self.store.peek_blob(name, digest).await?,
             // With the promise that it stays until the manifest is put.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use xebec_kernel::keyed_lock::KeyedLock;
 use xebec_oci::{BlobStream, ClientError};
 use xebec_store::{AppendError, Digest, Store};
 
@@ -14,7 +15,6 @@ use super::names::Pair;
 use super::rate::Rate;
 use super::source::{MOST_WAITS, Source, Trouble, patient};
 use crate::tally::Tally;
-use crate::turns::Turns;
 
 /// Those of all repositories of one source.
 pub(super) struct Blobs {
@@ -24,13 +24,13 @@ pub(super) struct Blobs {
     pub(super) rate: Arc<Rate>,
     /// Those that are fetched at the same time.
     pub(super) at_once: Semaphore,
-    pub(super) turns: Turns<Digest>,
+    pub(super) turns: KeyedLock<Digest>,
 }
 
 impl Blobs {
     /// Sees that the repository here has a blob, whose manifest says its size.
     pub(super) async fn bring(&self, pair: &Pair, digest: &Digest, size: u64) -> Result<(), Trouble> {
-        let _turn = self.turns.take(digest).await;
+        let _turn = self.turns.take(digest.clone()).await;
         if self.store.blob(&pair.here, digest).await?.is_some() {
             self.tally.add(|moved| moved.blobs_here += 1);
             return Ok(());

@@ -15,6 +15,7 @@ mod source;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
+use xebec_kernel::keyed_lock::KeyedLock;
 use xebec_oci::Client;
 use xebec_store::Store;
 
@@ -28,7 +29,6 @@ use self::repository::Copier;
 use self::source::{Source, Trouble};
 use crate::put::Rules;
 use crate::tally::Tally;
-use crate::turns::Turns;
 
 /// A mirror of another registry, or of a part of it.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl Mirror {
             tally: tally.clone(),
             rate: Arc::new(Rate::new(self.settings.rate)),
             at_once: Semaphore::new(self.settings.jobs),
-            turns: Turns::default(),
+            turns: KeyedLock::default(),
         };
         for name in self.repositories().await? {
             match self.repository(&name, &blobs, tally).await {

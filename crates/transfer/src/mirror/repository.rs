@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use serde::Deserialize;
+use xebec_kernel::keyed_lock::KeyedLock;
 use xebec_oci::FetchedManifest;
 use xebec_store::{Digest, ReferenceKind, Store, Tag};
 use xebec_upstream::manifest::Facts;
@@ -16,7 +17,6 @@ use super::settings::MirrorSettings;
 use super::source::{MirrorError, Source, Trouble};
 use crate::put::{self, Rules};
 use crate::tally::Tally;
-use crate::turns::Turns;
 
 /// So many tags of the repository here are looked at at once.
 const PAGE: usize = 1000;
@@ -36,7 +36,7 @@ pub(super) struct Copier<'a> {
     tagged: Mutex<HashSet<String>>,
     /// Manifests of which it was asked in this run what refers to them.
     asked: Mutex<HashSet<Digest>>,
-    turns: Turns<Digest>,
+    turns: KeyedLock<Digest>,
 }
 
 impl<'a> Copier<'a> {
@@ -57,7 +57,7 @@ impl<'a> Copier<'a> {
             attached: names::attached(tags),
             tagged: Mutex::default(),
             asked: Mutex::default(),
-            turns: Turns::default(),
+            turns: KeyedLock::default(),
         }
     }
 
@@ -166,7 +166,7 @@ impl<'a> Copier<'a> {
 
     /// Copies a manifest that is so many indexes deep, unless it is here whole. Returns it, and all that it lists.
     async fn manifest(&self, digest: &Digest, depth: usize) -> Result<Vec<Digest>, Trouble> {
-        let _turn = self.turns.take(digest).await;
+        let _turn = self.turns.take(digest.clone()).await;
         if let Some(tree) = self.whole(digest).await? {
             self.tally.add(|moved| moved.manifests_here += tree.len() as u64);
             return Ok(tree);
