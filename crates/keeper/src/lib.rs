@@ -29,10 +29,10 @@
 //! May use: `kernel`, and `protocol` for paths, settings and messages.
 
 mod backoff;
-mod blame;
 pub mod client;
 mod config;
 mod containerd;
+mod crash_attribution;
 pub mod descriptors;
 mod ending;
 mod error;

@@ -8,9 +8,9 @@ use xebec_kernel::journal::Custody;
 use xebec_kernel::memory;
 use xebec_kernel::process::{self, Child, HandedDown, Signals};
 
-use crate::blame::Blame;
 use crate::config::KeeperConfig;
 use crate::containerd::Care;
+use crate::crash_attribution::CrashAttribution;
 use crate::error::{KeeperError, LockError};
 use crate::files::{make_directory, write_pid};
 use crate::holdings::Holdings;
@@ -31,7 +31,7 @@ pub(crate) struct Keeper<'a> {
     pub(crate) upgrading: bool,
     /// The worker is of another program than this one, or was asked to be replaced anyway.
     pub(crate) is_upgrade: bool,
-    pub(crate) blame: Blame,
+    pub(crate) crash_attribution: CrashAttribution,
     /// When containerd's socket is looked after again.
     pub(crate) care: Care,
     _lock: KeeperLock,
@@ -88,7 +88,7 @@ impl<'a> Keeper<'a> {
             leaving: false,
             upgrading: false,
             is_upgrade: handed.by_predecessor || holdings.is_moved,
-            blame: Blame::begin(),
+            crash_attribution: CrashAttribution::begin(),
             care: Care::begin(config.snapshots.as_deref()),
             holdings,
             _lock: lock,

@@ -11,8 +11,8 @@ use xebec_kernel::journal::LastWord;
 use xebec_kernel::process::{Child, Ending, Spawn, SpawnError};
 
 use crate::backoff::Backoff;
-use crate::blame::Blame;
 use crate::config::KeeperConfig;
+use crate::crash_attribution::CrashAttribution;
 use crate::error::KeeperError;
 use crate::files::write_pid;
 use crate::holdings::names;
@@ -205,7 +205,7 @@ impl Keeper<'_> {
     fn record_end(&self, worker: i32, ending: Ending) {
         let journal = &self.holdings.journal;
         let last_word = journal.last_word();
-        let filling = journal.record_end(worker, self.blame.falls_on_events(ending));
+        let filling = journal.record_end(worker, self.crash_attribution.falls_on_events(ending));
         let owed = journal.counters().owed;
         if last_word == LastWord::None {
             error!(
@@ -233,7 +233,7 @@ impl Keeper<'_> {
         for (descriptor, number) in self.holdings.for_worker() {
             spawn = spawn.descriptor(descriptor, number);
         }
-        self.blame = Blame::begin();
+        self.crash_attribution = CrashAttribution::begin();
         self.holdings.journal.prepare_start();
         let worker = spawn.start()?;
         self.holdings.journal.record_start(worker.pid());

@@ -20,14 +20,14 @@ const CRASHES: [i32; 7] = [
 
 /// What there was to know when a worker started.
 #[derive(Debug)]
-pub(crate) struct Blame {
+pub(crate) struct CrashAttribution {
     oom_kills: u64,
 }
 
-impl Blame {
+impl CrashAttribution {
     /// Call it when a worker starts.
-    pub(crate) fn begin() -> Blame {
-        Blame {
+    pub(crate) fn begin() -> CrashAttribution {
+        CrashAttribution {
             oom_kills: oom_kills(),
         }
     }
