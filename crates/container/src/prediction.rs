@@ -44,9 +44,9 @@ use crate::stdio::ContainerStdio;
 use crate::{Identity, ImageConfig, RunError, RunOptions};
 
 /// The runtime's `create`, if it could be started early. Dropped, it is ended.
-pub(crate) struct PredictedCreate(Option<EarlyCreate>);
+pub(crate) struct PredictedCreate(Option<StartedCreate>);
 
-struct EarlyCreate {
+struct StartedCreate {
     // In this order: without its automount a runtime would report an error.
     runtime: PipedRuntime,
     prediction: Option<Prediction>,
@@ -70,7 +70,7 @@ impl PredictedCreate {
         }
         let (stdio, command) = create_command(bundle, options)?;
         match PipedRuntime::start(bundle.path(), bundle.control_group(), bundle.runtime(), command) {
-            Ok(runtime) => Ok(Self(Some(EarlyCreate {
+            Ok(runtime) => Ok(Self(Some(StartedCreate {
                 runtime,
                 prediction: None,
                 stdio,
@@ -172,7 +172,7 @@ impl PredictedCreate {
     }
 }
 
-impl EarlyCreate {
+impl StartedCreate {
     /// `None` if the runtime does not wait for its configuration.
     fn predict(
         &mut self,
