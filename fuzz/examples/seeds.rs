@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use xebec_artifact::artifact::{Artifact, BlobRef, LayerBlobs};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, SegmentDigest, Service, ServiceKey,
+    BundledIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, SegmentDigest, Service, ServiceKey,
     Zone,
 };
 use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
@@ -166,7 +166,7 @@ fn recordings() -> Result<(), Failure> {
         ],
         zeros: vec![run(1, 3, 1), run(0, 990, 10)],
         zones: vec![zone(LAYER), zone(INDEX)],
-        indexes: vec![CarriedIndex {
+        indexes: vec![BundledIndex {
             layer: 1,
             zone: 1,
             offset: 2000,

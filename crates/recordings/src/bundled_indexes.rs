@@ -11,7 +11,7 @@ use xebec_artifact::artifact::{BlobRef, LAYER_ANNOTATION, WINDOWS_TYPE};
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, Section};
-use xebec_format::runtime_image::{CarriedIndex, RecordedLayer, Recording, Zone};
+use xebec_format::runtime_image::{BundledIndex, RecordedLayer, Recording, Zone};
 use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
 
@@ -24,7 +24,7 @@ pub struct BundledIndexes {
     /// What its own zone begins with.
     pub front: Vec<u8>,
     /// Where they are. Zone 0 is the recording's own; those of earlier recordings count from 1.
-    pub places: Vec<CarriedIndex>,
+    pub places: Vec<BundledIndex>,
 }
 
 impl BundledIndexes {
@@ -35,7 +35,7 @@ impl BundledIndexes {
         reused: &[Zone],
         may: &dyn Fn(LayerKey) -> bool,
     ) -> Self {
-        let mut places: Vec<CarriedIndex> = Vec::new();
+        let mut places: Vec<BundledIndex> = Vec::new();
         for recording in earlier {
             for index in &recording.indexes {
                 let named = recording.layers.get(usize::from(index.layer));
@@ -47,13 +47,13 @@ impl BundledIndexes {
                 let (Some(layer), Some(zone)) = (layers.iter().position(same), zone) else {
                     continue;
                 };
-                let place = CarriedIndex {
+                let place = BundledIndex {
                     layer: layer as u16,
                     zone: zone as u16 + 1,
                     ..*index
                 };
                 // One for a layer in a zone, whatever other recordings say.
-                let is_known = |known: &CarriedIndex| known.layer == place.layer && known.zone == place.zone;
+                let is_known = |known: &BundledIndex| known.layer == place.layer && known.zone == place.zone;
                 let is_allowed = layers.get(layer).is_some_and(|layer| may(layer.into()));
                 if is_allowed && !places.iter().any(is_known) {
                     places.push(place);
@@ -75,7 +75,7 @@ impl BundledIndexes {
         };
         let wanted: Vec<u16> = (0..layers.len() as u16).filter(wanted).collect();
         let has = |zone: u16, layer: u16| {
-            let there = |place: &CarriedIndex| place.zone == zone && place.layer == layer;
+            let there = |place: &BundledIndex| place.zone == zone && place.layer == layer;
             self.places.iter().any(there)
         };
         let zones: HashSet<u16> = self.places.iter().map(|place| place.zone).collect();
@@ -101,7 +101,7 @@ impl BundledIndexes {
             let (offset, length) = (self.front.len() as u64, bytes.len() as u64);
             if length > 0 && offset + length <= MAX_CARRIED {
                 self.front.extend_from_slice(&bytes);
-                self.places.push(CarriedIndex {
+                self.places.push(BundledIndex {
                     layer: number,
                     zone: 0,
                     offset,

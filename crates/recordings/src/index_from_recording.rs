@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::warn;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
-use xebec_format::runtime_image::{CarriedIndex, PageRun, Recording, ZoneRange, ranges, wanted};
+use xebec_format::runtime_image::{BundledIndex, PageRun, Recording, ZoneRange, ranges, wanted};
 use xebec_images::choose::Choice;
 use xebec_kernel::keyed_lock::KeyGuard;
 
@@ -156,13 +156,13 @@ fn of_one_zone(
     recording: &Recording,
     unknown: &[LayerKey],
     pages: &[usize],
-) -> Vec<(LayerKey, CarriedIndex)> {
+) -> Vec<(LayerKey, BundledIndex)> {
     let first = pages.first().and_then(|number| recording.segments.get(*number));
-    let key = |index: &CarriedIndex| {
+    let key = |index: &BundledIndex| {
         let layer = recording.layers.get(usize::from(index.layer))?;
         Some(LayerKey::from(layer)).filter(|key| unknown.contains(key))
     };
-    let of = |zone: u16| -> Vec<(LayerKey, CarriedIndex)> {
+    let of = |zone: u16| -> Vec<(LayerKey, BundledIndex)> {
         let there = recording.indexes.iter().filter(|index| index.zone == zone);
         there.filter_map(|index| Some((key(index)?, *index))).collect()
     };

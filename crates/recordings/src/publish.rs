@@ -13,7 +13,7 @@ use xebec_cache::store::{LayerKey, Store};
 use xebec_format::PAGE_SIZE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    CarriedIndex, LaidOut, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, lay_out,
+    BundledIndex, LaidOut, PageRun, RecordedLayer, Recording, SeenRun, Segment, Service, ServiceKey, lay_out,
 };
 use xebec_images::embedded_config::embedded_config;
 use xebec_images::found_image::FoundImage;
@@ -392,7 +392,7 @@ fn recording(
     }
     let own = zones.len() as u16;
     // The places count as if there were a zone of its own.
-    let indexes = carried.places.iter().map(|place| CarriedIndex {
+    let indexes = carried.places.iter().map(|place| BundledIndex {
         zone: (place.zone + own).saturating_sub(1),
         ..*place
     });

@@ -49,7 +49,7 @@ pub struct Recording {
     /// The segments, ascending by zone and offset, not overlapping. No page is in two of them.
     pub segments: Vec<Segment>,
     /// Where zones carry the indexes of layers, in any order; an index may be in several zones, or in none.
-    pub indexes: Vec<CarriedIndex>,
+    pub indexes: Vec<BundledIndex>,
 }
 
 /// A layer that pages of a [`Recording`] are in.
@@ -65,7 +65,7 @@ pub struct RecordedLayer {
 
 /// The place of an encoded layer index (as [`crate::layer::LayerIndex::encode`] gives it) in a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CarriedIndex {
+pub struct BundledIndex {
     /// The layer's place in [`Recording::layers`].
     pub layer: u16,
     /// The zone's place in [`Recording::zones`].
@@ -76,7 +76,7 @@ pub struct CarriedIndex {
     pub length: u64,
 }
 
-impl CarriedIndex {
+impl BundledIndex {
     /// Where its bytes end in the zone.
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)

@@ -8,7 +8,7 @@ use xebec_format::runtime_image::limits::{
     MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENT_PAGES, MAX_SERVICES, MAX_WORD,
 };
 use xebec_format::runtime_image::{
-    CarriedIndex, ColumnError, DecodeError, InvalidRecording, PageRun, RecordedLayer, Recording, SeenRun,
+    BundledIndex, ColumnError, DecodeError, InvalidRecording, PageRun, RecordedLayer, Recording, SeenRun,
     Segment, SegmentDigest, Service, ServiceKey, Zone,
 };
 
@@ -150,7 +150,7 @@ fn digests_of_segments_have_one_encoding() {
 
 #[test]
 fn indexes_are_where_zones_are() {
-    let carried = |change: fn(&mut CarriedIndex)| {
+    let carried = |change: fn(&mut BundledIndex)| {
         let mut recording = small_with_indexes();
         change(&mut recording.indexes[1]);
         recording.check()

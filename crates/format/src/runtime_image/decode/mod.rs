@@ -12,7 +12,7 @@ use super::encode::{CARRIES_INDEXES, COMPRESSION_ZSTD, HEADER_SIZE, KINDS_OF_DIG
 use super::limits::{
     MAX_INDEXES, MAX_LAYERS, MAX_PLAIN, MAX_RECORDING, MAX_RUNS, MAX_SEGMENTS, MAX_SERVICES, MAX_ZONES,
 };
-use super::{CarriedIndex, RecordedLayer, Recording, Zone};
+use super::{BundledIndex, RecordedLayer, Recording, Zone};
 use crate::PAGE_SIZE;
 use crate::columns::{Column, ColumnError};
 use crate::digest::Digest;
@@ -156,11 +156,11 @@ fn read_layers(
     Ok(layers)
 }
 
-fn read_indexes(mut column: Column<'_>) -> Result<Vec<CarriedIndex>, ColumnError> {
+fn read_indexes(mut column: Column<'_>) -> Result<Vec<BundledIndex>, ColumnError> {
     let mut indexes = Vec::new();
     let mut end = 0;
     for _ in 0..column.count(MAX_INDEXES)? {
-        let index = CarriedIndex {
+        let index = BundledIndex {
             layer: column.count(MAX_LAYERS)? as u16,
             zone: column.count(MAX_ZONES)? as u16,
             offset: column.difference(end)?,

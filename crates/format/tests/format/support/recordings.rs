@@ -6,7 +6,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::{
-    CarriedIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, SegmentDigest, Service, ServiceKey,
+    BundledIndex, PageRun, RecordedLayer, Recording, SeenRun, Segment, SegmentDigest, Service, ServiceKey,
     Zone,
 };
 
@@ -206,11 +206,11 @@ pub(crate) fn recording() -> impl Strategy<Value = Recording> {
 }
 
 /// Every other layer's index is somewhere in a zone, if there is a zone with room for it.
-fn indexes(zones: &[Zone], layers: usize) -> Vec<CarriedIndex> {
+fn indexes(zones: &[Zone], layers: usize) -> Vec<BundledIndex> {
     let index = |number: usize| {
         let zone = number % zones.len().max(1);
         let length = 1 + number as u64 * 5;
-        Some(CarriedIndex {
+        Some(BundledIndex {
             layer: number as u16,
             zone: zone as u16,
             offset: zones.get(zone)?.size.checked_sub(length)? / 2,
@@ -223,7 +223,7 @@ fn indexes(zones: &[Zone], layers: usize) -> Vec<CarriedIndex> {
 /// A small one that carries its indexes; the committed file `recording-1-indexes.bin` holds it.
 pub(crate) fn small_with_indexes() -> Recording {
     let places = [(0, 1, 317, 4000), (1, 1, 4317, 83), (1, 0, 8999, 1)];
-    let index = |(layer, zone, offset, length)| CarriedIndex {
+    let index = |(layer, zone, offset, length)| BundledIndex {
         layer,
         zone,
         offset,
