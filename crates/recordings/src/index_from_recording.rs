@@ -20,7 +20,7 @@ use crate::zone::{ZoneSource, ZoneStream};
 const TURN: Duration = Duration::from_secs(30);
 
 /// A start by a recording that carries indexes.
-pub(crate) struct CarriedIndexes<'a> {
+pub(crate) struct BundledIndexFetch<'a> {
     /// The blob cache.
     pub(crate) store: &'a Store,
     /// The image, by its name.
@@ -31,7 +31,7 @@ pub(crate) struct CarriedIndexes<'a> {
     pub(crate) source: &'a ZoneSource,
 }
 
-impl CarriedIndexes<'_> {
+impl BundledIndexFetch<'_> {
     /// Begins to fetch what the start needs, if the zone carries indexes of layers of which this host has none that it may use,
     /// and offers those indexes to `choice`. Gives the rest of the answer, in which the pages follow; and the turn, if another
     /// start might do the same meanwhile.

@@ -22,7 +22,7 @@ use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 use crate::artifact::RUNTIME_IMAGE_TYPE;
 use crate::bandwidth::Bandwidths;
 use crate::find::{ASK_AGAIN, FoundRecording};
-use crate::index_from_recording::CarriedIndexes;
+use crate::index_from_recording::BundledIndexFetch;
 use crate::recordings::Recordings;
 use crate::zone::{ZoneSource, ZoneStream};
 
@@ -180,7 +180,7 @@ impl Recordings {
         };
         let repository = found.reference.repository().clone();
         let source = ZoneSource::new(client, repository, service.bandwidths.clone(), &recording);
-        let carried = CarriedIndexes {
+        let carried = BundledIndexFetch {
             store: self.images.store(),
             reference: found.reference.to_string(),
             found: &recording,
