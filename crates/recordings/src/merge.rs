@@ -139,7 +139,7 @@ pub fn merge(
         order: order.clone(),
         earlier: &earlier,
         spread: false,
-        may_carry: &recordings.may_carry(&found, options.local, key.is_some()),
+        may_bundle: &recordings.may_bundle(&found, options.local, key.is_some()),
     };
     let total = count(&order) * PAGE_SIZE;
     tell_compressed(report, 0, total);

@@ -125,7 +125,7 @@ impl Recordings {
             order,
             earlier: &earlier,
             spread: true,
-            may_carry: &self.may_carry(&found, publish.local, publish.sign.is_some()),
+            may_bundle: &self.may_bundle(&found, publish.local, publish.sign.is_some()),
         };
         let made = make(self.images.store(), plan)?;
         let mut published = summary(&found, &made);
@@ -137,7 +137,7 @@ impl Recordings {
 
     /// Which layers' indexes a recording of an image carries: none of one that is not pushed, since this host has them;
     /// none of layers that have their own; and of one that is signed those only that are as well vouched for.
-    pub(super) fn may_carry(
+    pub(super) fn may_bundle(
         &self,
         found: &FoundImage,
         local: bool,
@@ -237,7 +237,7 @@ pub(super) struct Plan<'a> {
     /// Whether the pages of one service may be in several zones.
     pub(super) spread: bool,
     /// Whether its own zone may carry a layer's index.
-    pub(super) may_carry: &'a dyn Fn(LayerKey) -> bool,
+    pub(super) may_bundle: &'a dyn Fn(LayerKey) -> bool,
 }
 
 /// A recording that was made.
@@ -302,14 +302,14 @@ pub(super) fn make(store: &Store, plan: Plan<'_>) -> Result<Made, Failure> {
         first,
         pages: 1,
     });
-    let mut carried = BundledIndexes::earlier(&layers, plan.earlier, &reused.zones, plan.may_carry);
-    let whole = carried.whole(&layers, plan.may_carry);
+    let mut carried = BundledIndexes::earlier(&layers, plan.earlier, &reused.zones, plan.may_bundle);
+    let whole = carried.whole(&layers, plan.may_bundle);
     let is_served = |service: &Service| {
         let zones = reused.zones_of(service);
         zones.iter().any(|zone| whole.contains(&(zone + 1)))
     };
     if !plan.services.iter().all(is_served) {
-        carried.add_own(store, &layers, plan.may_carry)?;
+        carried.add_own(store, &layers, plan.may_bundle)?;
     }
     let mut zone = Vec::new();
     let laid_out = lay_out(
