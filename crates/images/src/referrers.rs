@@ -33,13 +33,13 @@ pub struct ConfigCarriers<'a> {
 }
 
 /// The configuration of an image, as a recording of it carries it.
-pub(crate) struct CarriedConfig {
+pub(crate) struct EmbeddedConfig {
     pub(crate) bytes: Bytes,
     /// The numbers of its user, as the recording says.
     pub(crate) user: Option<Identity>,
 }
 
-impl CarriedConfig {
+impl EmbeddedConfig {
     fn of(descriptor: &Descriptor) -> Option<Self> {
         Some(Self {
             bytes: descriptor.embedded()?.into(),
@@ -100,7 +100,7 @@ impl Referrers {
         &self,
         config: &Descriptor,
         carriers: &ConfigCarriers<'_>,
-    ) -> Option<CarriedConfig> {
+    ) -> Option<EmbeddedConfig> {
         let listed = match self.of_type(carriers.artifact_type).await {
             Ok(listed) => listed,
             Err(error) => {
@@ -121,7 +121,7 @@ impl Referrers {
                     .layers
                     .iter()
                     .filter(|entry| entry.digest == config.digest);
-                carried.find_map(CarriedConfig::of)
+                carried.find_map(EmbeddedConfig::of)
             }
             _ => None,
         });
