@@ -10,7 +10,7 @@
 //!   fetches whole layers; `proofs`: proves them; `removal`: removes and pins images; `ending`: when the daemon may end; `stopping`:
 //!   what requests wait for is given up then.
 //! * `runtime_images`: loads runtime images, `load_ahead` with a pull; `injections`: into which layers their pages may go;
-//!   `populate`: prefills the page cache of a view with them; `integrity_check`: compares unverified pages of earlier recordings
+//!   `prefill`: prefills the page cache of a view with them; `integrity_check`: compares unverified pages of earlier recordings
 //!   before a stricter reader uses the layer; `corrections`: the alarm when they were wrong.
 //! * `starts`: watches what services read while they start; `start_reports`, `start_facts`: report it; `learning`: the profile of
 //!   it; `view_read_ahead`: how far the kernel reads ahead meanwhile.
@@ -52,7 +52,7 @@ mod metrics_server;
 mod mounts;
 mod openmetrics;
 mod order;
-mod populate;
+mod prefill;
 mod preparation;
 mod proofs;
 mod pull_progress;

@@ -211,8 +211,8 @@ impl Mounts {
     /// What goes on when the client has its view: the rest of a runtime image, the watch over its start, completion.
     fn follow_mount(&self, follow: FollowUp, mounted: &Mounted, view: HeldView, loading: Option<Loading>) {
         let learns = follow.plan.as_ref().is_some_and(|plan| plan.learns);
-        let populates = follow.is_free && !learns && !view.was_mounted;
-        let loaded = loading.map(|loading| self.runtime_images.finish(&view, loading, populates));
+        let prefills = follow.is_free && !learns && !view.was_mounted;
+        let loaded = loading.map(|loading| self.runtime_images.finish(&view, loading, prefills));
         // What learns is let read ahead when it has learned.
         if follow.is_free && !learns {
             self.read_ahead.widen_later(mounted.view.clone());

@@ -26,7 +26,7 @@ use crate::background::Background;
 use crate::held_view::HeldView;
 use crate::injections::Injections;
 use crate::loaded_images::{EndedWithIt, LoadedImage, Loading, Loadings, Pending};
-use crate::populate::populate;
+use crate::prefill::prefill;
 use crate::start_facts::Recorded;
 
 /// How often it is looked whether a part of the pages is there, even if nothing came by this start: others may bring it.
@@ -250,27 +250,22 @@ impl RuntimeImages {
     }
 
     /// Takes the guard off each part of a view's start-up pages once all of it is there; if some pages never come, it stays.
-    /// What is there is brought into the view's page cache, if the view is to be populated.
-    pub(crate) fn finish(
-        self: &Arc<Self>,
-        view: &HeldView,
-        mut loading: Loading,
-        populates: bool,
-    ) -> Pending {
+    /// What is there is brought into the view's page cache, if the view is to be prefilled.
+    pub(crate) fn finish(self: &Arc<Self>, view: &HeldView, mut loading: Loading, prefills: bool) -> Pending {
         let pending = Pending {
             recorded: loading.recorded.take(),
             outcome: loading.outcome.clone(),
         };
         self.loadings
             .note(&view.name, loading.outcome.clone(), loading.task.take());
-        let populate = populates.then(|| populate(&self.views, &self.background, view, &loading.free));
-        let populate = populate.flatten();
+        let prefill = prefills.then(|| prefill(&self.views, &self.background, view, &loading.free));
+        let prefill = prefill.flatten();
         let (this, view) = (self.clone(), view.name.clone());
         // The loader itself would keep readers waiting for what nobody brings any more.
         let more = loading.loader.take().and_then(|loader| loader.subscribe());
         let mut outcome = loading.outcome;
         let mut coming = self.views.arriving(&view);
-        let is_there = move |pages: Arc<PageSet>| populate.as_ref().map(|populate| populate.send(pages));
+        let is_there = move |pages: Arc<PageSet>| prefill.as_ref().map(|prefill| prefill.send(pages));
         let apart = coming
             .iter()
             .fold(loading.free, |there, (_, pages)| there.without(pages));

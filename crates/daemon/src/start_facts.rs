@@ -17,7 +17,7 @@ use xebec_protocol::start_report::{MissedFile, RecordedPages, StartEnd, StartRep
 use xebec_protocol::wire::Loaded;
 use xebec_views::page_cache_residency::Touched;
 use xebec_views::view_tree::{FilePart, ViewTree};
-use xebec_views::views::Populated;
+use xebec_views::views::Prefilled;
 
 use xebec_recordings::earlier::EarlierVersion;
 use xebec_recordings::find::FoundRecording;
@@ -119,10 +119,10 @@ pub(super) struct Seen {
     /// What it read of its recording.
     pub(super) touched: Touched,
     /// What was brought into its page cache before it was read, so that what it read of that is not known.
-    pub(super) populated: Populated,
+    pub(super) prefilled: Prefilled,
     /// What it read of complete layers, whose reads nobody notices, besides its recording: of those that were not
     /// complete when it began, and of all if it learns. `None` if they have too many files to look at, or if an earlier worker
-    /// populated the view.
+    /// prefilled the view.
     pub(super) unnoticed: Option<Touched>,
     /// What it asked for, until it was ready.
     pub(super) asked: AllAsked,
@@ -266,10 +266,10 @@ fn recorded(start: &Facts, seen: &Seen, sorted: &Sorted) -> Option<RecordedPages
     // A process that raised an event for a page read it, too.
     let looked_at = seen.touched.looked_for.without(&sorted.inside);
     let unused = looked_at.without(&seen.touched.pages);
-    // What was populated is like the sample of it that was left out.
-    let hidden = seen.populated.brought.and(&recorded.pages);
+    // What was prefilled is like the sample of it that was left out.
+    let hidden = seen.prefilled.brought.and(&recorded.pages);
     let hidden = hidden.without(&sorted.inside).count();
-    let sample = looked_at.and(&seen.populated.left_out);
+    let sample = looked_at.and(&seen.prefilled.left_out);
     let hidden = if sample.is_empty() { 0 } else { hidden };
     let estimate = |all: &PageSet| {
         let of_sample = all.and(&sample).count();

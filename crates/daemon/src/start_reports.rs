@@ -26,7 +26,7 @@ use xebec_recordings::earlier::EarlierVersion;
 use xebec_recordings::recordings::Recordings;
 use xebec_views::page_cache_residency::Touched;
 use xebec_views::view_tree::ViewTree;
-use xebec_views::views::{Populated, Views};
+use xebec_views::views::{Prefilled, Views};
 
 use crate::background::run_without_turn;
 use crate::container_runs::run_of;
@@ -54,8 +54,8 @@ pub(crate) struct StartReports {
 struct InPageCache {
     touched: Touched,
     unnoticed: Option<Touched>,
-    /// `None` if an earlier worker populated the view.
-    populated: Option<Populated>,
+    /// `None` if an earlier worker prefilled the view.
+    prefilled: Option<Prefilled>,
 }
 
 impl StartReports {
@@ -78,7 +78,7 @@ impl StartReports {
         entries.retain(|entry| u64::from(entry.at) <= watched_ms);
         let seen = Seen {
             touched: in_page_cache.touched,
-            populated: in_page_cache.populated.unwrap_or_default(),
+            prefilled: in_page_cache.prefilled.unwrap_or_default(),
             unnoticed: in_page_cache.unnoticed,
             asked: AllAsked { entries, is_full },
             waits,
@@ -118,16 +118,16 @@ impl StartReports {
         let silent = self.pages_without_events(start);
         let unnoticed = look(&silent.without(recorded), MAX_FILES);
         // Asked after looking: what was brought there meanwhile was noted before.
-        let populated = self.views.populated(&start.view);
-        let is_said = |said: Touched| match &populated {
-            Some(populated) => said.without(&populated.brought),
+        let prefilled = self.views.prefilled(&start.view);
+        let is_said = |said: Touched| match &prefilled {
+            Some(prefilled) => said.without(&prefilled.brought),
             None => Touched::default(),
         };
-        let unnoticed = unnoticed.filter(|_| populated.is_some());
+        let unnoticed = unnoticed.filter(|_| prefilled.is_some());
         InPageCache {
             touched: is_said(touched),
             unnoticed: unnoticed.map(is_said),
-            populated,
+            prefilled,
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! What was put there can no longer be told from what the service read, so a sample of the pages is **left out**
 //! (`is_left_out`): by them it is estimated how much of a recording is read. Starts that learn, and recordings, are as they
-//! were: their views are not populated.
+//! were: their views are not prefilled.
 
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -20,7 +20,7 @@ use xebec_fill::page_set::{PageSet, common};
 use xebec_format::PAGE_SIZE;
 
 use crate::view_tree::{FilePart, ViewTree, open_below};
-use crate::views::{Populated, PopulatedNote, Views};
+use crate::views::{PrefillNote, Prefilled, Views};
 
 /// Recordings of fewer pages are not worth it, and a sample of them would say too little.
 const FEWEST: u64 = 512;
@@ -49,7 +49,7 @@ pub struct Prefill {
     view: String,
     root: PathBuf,
     tree: ViewTree,
-    note: PopulatedNote,
+    note: PrefillNote,
     /// One of so many pages is left out.
     one_of: u64,
 }
@@ -59,7 +59,7 @@ impl Prefill {
     /// if they are too few or too many.
     pub fn new(views: &Views, view: &str, root: &Path, tree: &ViewTree, free: &PageSet) -> Option<Self> {
         let count = free.count();
-        let note = views.populated_note(view)?;
+        let note = views.prefill_note(view)?;
         (FEWEST..=MOST).contains(&count).then(|| Self {
             view: view.to_owned(),
             root: root.to_owned(),
@@ -72,16 +72,16 @@ impl Prefill {
     /// Brings some of the start-up pages into the page cache, as long as somebody holds the view. Each must be there, and guarded no
     /// more. Blocks.
     pub fn bring(&self, views: &Views, pages: &PageSet) {
-        let (parts, populated) = self.choose(pages);
+        let (parts, prefilled) = self.choose(pages);
         // Before: a query meanwhile must not take them for read.
-        if views.note_populated(&self.view, &self.note, &populated) {
+        if views.note_prefilled(&self.view, &self.note, &prefilled) {
             let is_held = || views.is_held(&self.view, &self.note);
-            bring(&self.tree, &self.root, &parts, &populated.brought, is_held);
+            bring(&self.tree, &self.root, &parts, &prefilled.brought, is_held);
         }
     }
 
     /// The pages of a set that the view reaches, and where, apart from the sample of them.
-    fn choose(&self, pages: &PageSet) -> (Vec<FilePart>, Populated) {
+    fn choose(&self, pages: &PageSet) -> (Vec<FilePart>, Prefilled) {
         let parts = self.tree.parts(pages);
         let reached: PageSet = parts.iter().map(|part| (part.key, part.pages.clone())).collect();
         let pages = reached
@@ -90,7 +90,7 @@ impl Prefill {
         let sample = pages.filter(|(_, page)| is_left_out(*page, self.one_of));
         let left_out: PageSet = sample.map(|(key, page)| (key, page..page + 1)).collect();
         let brought = reached.without(&left_out);
-        (parts, Populated { brought, left_out })
+        (parts, Prefilled { brought, left_out })
     }
 }
 
@@ -196,17 +196,17 @@ mod tests {
 
     #[test]
     fn what_the_view_does_not_reach_is_not_said_to_be_brought() {
-        let populating = Prefill {
+        let prefill = Prefill {
             view: String::new(),
             root: PathBuf::new(),
             tree: view(),
-            note: PopulatedNote::default(),
+            note: PrefillNote::default(),
             one_of: 3,
         };
         // Of what is asked for the view has four pages of the first layer, and none of the second.
         let mut asked = set(key(1), &[0..40]);
         asked.add(&set(key(2), &[10..14]));
-        let (parts, Populated { brought, left_out }) = populating.choose(&asked);
+        let (parts, Prefilled { brought, left_out }) = prefill.choose(&asked);
         assert_eq!(parts.len(), 3);
         let mut reached = brought.clone();
         reached.add(&left_out);

@@ -1,7 +1,7 @@
 //! Which pages of a view were read, by what of its files is in the page cache.
 //!
 //! A view that was mounted for a start reads nothing ahead at first, and its file system is new, so what is in the page
-//! cache of its files is what was read of them, events or not, and what was put there (`populate`). Only files that have
+//! cache of its files is what was read of them, events or not, and what was put there (`prefill`). Only files that have
 //! the pages in question are opened, and none is read: looking costs some 0.3 µs for a run of pages that were all read, or of
 //! which none was.
 

@@ -376,8 +376,8 @@ mod tests {
             narrow: None,
             backing: None,
             was_shared: false,
-            was_populated: false,
-            populated: crate::views::PopulatedNote::default(),
+            was_prefilled: false,
+            prefilled: crate::views::PrefillNote::default(),
             narrowed: 0,
         }
     }

@@ -4,7 +4,7 @@
 mod departed;
 mod idle_views;
 mod own_mounts;
-mod populated;
+mod prefill;
 mod queries;
 mod readers;
 mod record;
@@ -31,7 +31,7 @@ use crate::bypass_devices::Arriving;
 use crate::recording_admission::TrustRequirement;
 use crate::view::{self, BuiltView, MountOptions};
 use crate::views::own_mounts::{remove_own_mount, remove_unused_mount, unmount_view};
-pub use crate::views::populated::{Populated, PopulatedNote};
+pub use crate::views::prefill::{PrefillNote, Prefilled};
 use crate::views::record::same;
 pub use crate::views::record::{HeldImage, ViewRecord};
 pub use crate::views::shown::Shown;
@@ -165,8 +165,8 @@ impl Views {
                 .filter(|_| own_mount.is_none()),
             backing,
             was_shared: false,
-            was_populated: false,
-            populated: PopulatedNote::default(),
+            was_prefilled: false,
+            prefilled: PrefillNote::default(),
             narrowed: 1,
             own_mount,
             arriving,

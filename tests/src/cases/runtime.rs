@@ -10,8 +10,8 @@ mod lies;
 mod merge;
 mod overlap;
 mod picture;
-mod populated;
 mod power;
+mod prefill;
 mod recordings;
 mod starts;
 mod strangers;
@@ -45,7 +45,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("explain-start", explain::another_path),
         case("explain-shared", explain::others_on_the_view),
         case("explain-two-starts", explain::two_starts),
-        case("populated", populated::populated),
+        case("populated", prefill::prefilled),
         case("record-at-full-speed", recordings::at_full_speed),
         case("learn", learn::learn_and_merge),
         case("learn-by-setting", learn::by_setting),

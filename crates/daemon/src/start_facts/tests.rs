@@ -81,7 +81,7 @@ fn seen(asked: &[(u16, Range<u64>)]) -> Seen {
             pages: set(1, &[0..60]),
             looked_for: set(1, &[0..100]),
         },
-        populated: Populated::default(),
+        prefilled: Prefilled::default(),
         unnoticed: Some(Touched::default()),
         asked: watch.take(None),
         waits: Vec::new(),
@@ -141,18 +141,18 @@ fn what_was_recorded_and_did_not_come_is_late_and_what_cannot_be_seen_unknown() 
 }
 
 #[test]
-fn what_was_populated_is_like_the_sample_of_it() {
-    // Pages 0 to 80 are populated but for each fourth of them, and the rest never came. Of the sample 15 to 20 were not read.
+fn what_was_prefilled_is_like_the_sample_of_it() {
+    // Pages 0 to 80 are prefilled but for each fourth of them, and the rest never came. Of the sample 15 to 20 were not read.
     let every_fourth: Vec<Range<u64>> = (0..20).map(|number| number * 4..number * 4 + 1).collect();
     let left_out = set(1, &every_fourth);
     let mut seen = seen(&[(0, 0..2)]);
-    seen.populated = Populated {
+    seen.prefilled = Prefilled {
         brought: set(1, &[0..80]).without(&left_out),
         left_out: left_out.clone(),
     };
     seen.touched = Touched {
         pages: set(1, &every_fourth[..15]),
-        looked_for: set(1, &[0..100]).without(&seen.populated.brought),
+        looked_for: set(1, &[0..100]).without(&seen.prefilled.brought),
     };
     let recorded = report(&facts(), &over(), &seen, None).recorded.unwrap();
     // Page 1 was asked for, so 59 are hidden, and like 19 of which 5 were not read: 16.
@@ -168,7 +168,7 @@ fn what_was_populated_is_like_the_sample_of_it() {
     let kept = profile(&facts(), &over(), &seen).unwrap();
     assert_eq!(kept.touched, None, "a sample is no profile");
     // Without a sample nothing is known about them.
-    seen.populated.left_out = PageSet::default();
+    seen.prefilled.left_out = PageSet::default();
     let recorded = report(&facts(), &over(), &seen, None).recorded.unwrap();
     assert_eq!(
         (recorded.sample, recorded.unused, recorded.unknown),

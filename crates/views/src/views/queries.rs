@@ -6,7 +6,7 @@ use std::sync::Arc;
 use xebec_cache::store::LayerKey;
 use xebec_images::prepared_layer::PreparedLayer;
 
-use super::populated::{Populated, PopulatedNote};
+use super::prefill::{PrefillNote, Prefilled};
 use super::table::Views;
 use super::view_cache::{KnownView, MAX_INODES, MAX_WEIGHT, ViewKey};
 use crate::view::BuiltView;
@@ -58,23 +58,23 @@ impl Views {
     }
 
     /// Where it is noted what is brought into a view's page cache; `None` if it is not mounted.
-    pub fn populated_note(&self, name: &str) -> Option<PopulatedNote> {
-        self.lock().get(name).map(|record| record.populated.clone())
+    pub fn prefill_note(&self, name: &str) -> Option<PrefillNote> {
+        self.lock().get(name).map(|record| record.prefilled.clone())
     }
 
     /// Notes pages that are about to be brought into a view's page cache; `false` if nobody holds that mount of it any more.
-    pub fn note_populated(&self, name: &str, note: &PopulatedNote, more: &Populated) -> bool {
+    pub fn note_prefilled(&self, name: &str, note: &PrefillNote, more: &Prefilled) -> bool {
         let mut table = self.lock();
         let record = table
             .get_mut(name)
-            .filter(|record| record.is_held() && Arc::ptr_eq(&record.populated.0, &note.0));
+            .filter(|record| record.is_held() && Arc::ptr_eq(&record.prefilled.0, &note.0));
         let Some(record) = record else { return false };
-        let mut populated = note.0.lock();
-        populated.brought.add(&more.brought);
-        populated.left_out.add(&more.left_out);
-        drop(populated);
-        if !record.was_populated {
-            record.was_populated = true;
+        let mut prefilled = note.0.lock();
+        prefilled.brought.add(&more.brought);
+        prefilled.left_out.add(&more.left_out);
+        drop(prefilled);
+        if !record.was_prefilled {
+            record.was_prefilled = true;
             // Lost, it makes what a later worker says of a start on this very view too high.
             let _ = self.write(record);
         }
@@ -82,20 +82,20 @@ impl Views {
     }
 
     /// What was brought into a view's page cache; `None` if a worker before this one did that, and what it was is not known.
-    pub fn populated(&self, name: &str) -> Option<Populated> {
+    pub fn prefilled(&self, name: &str) -> Option<Prefilled> {
         let table = self.lock();
         let Some(record) = table.get(name) else {
-            return Some(Populated::default());
+            return Some(Prefilled::default());
         };
-        let populated = record.populated.0.lock().clone();
-        (populated != Populated::default() || !record.was_populated).then_some(populated)
+        let prefilled = record.prefilled.0.lock().clone();
+        (prefilled != Prefilled::default() || !record.was_prefilled).then_some(prefilled)
     }
 
     /// Whether somebody holds that mount of a view.
-    pub fn is_held(&self, name: &str, note: &PopulatedNote) -> bool {
+    pub fn is_held(&self, name: &str, note: &PrefillNote) -> bool {
         let table = self.lock();
         let record = table.get(name);
-        record.is_some_and(|record| record.is_held() && Arc::ptr_eq(&record.populated.0, &note.0))
+        record.is_some_and(|record| record.is_held() && Arc::ptr_eq(&record.prefilled.0, &note.0))
     }
 
     /// The repositories of the images for which a layer is read.

@@ -7,7 +7,7 @@ use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_protocol::wire::{Completion, Holder, LayerPair};
 
-use super::populated::PopulatedNote;
+use super::prefill::PrefillNote;
 use crate::bypass_devices::Arriving;
 use crate::recording_admission::TrustRequirement;
 
@@ -58,11 +58,11 @@ pub struct ViewRecord {
     #[serde(default)]
     pub was_shared: bool,
     /// Whether anything was brought into its page cache before somebody read it.
-    #[serde(default)]
-    pub was_populated: bool,
+    #[serde(default, rename = "was_populated")]
+    pub was_prefilled: bool,
     /// What it was. Not known to a later worker.
     #[serde(skip)]
-    pub populated: PopulatedNote,
+    pub prefilled: PrefillNote,
     /// How often its read-ahead was made small, so that a later change back is for the same time.
     #[serde(skip)]
     pub(crate) narrowed: u64,

@@ -21,7 +21,7 @@ const SAMPLE: u64 = 64;
 
 /// What a start does not read of its recording is in the page cache all the same, but for a sample, by which it is told how
 /// much that is; and where a start learns, it is not.
-pub(super) fn populated(world: &World) -> Result<Outcome> {
+pub(super) fn prefilled(world: &World) -> Result<Outcome> {
     // So many pages that fewer are left out than the kernel reads ahead at a time, and that they come in parts.
     let choosing = Choosing::of(world, [100_000, 20 << 20])?;
     let service = &choosing.service;
@@ -52,7 +52,7 @@ pub(super) fn populated(world: &World) -> Result<Outcome> {
     let (exact, in_memory) = look(&choosing, "learner", &["--learn"], |_| true)?;
     ensure!(
         in_memory == 0,
-        "{in_memory} pages were populated for a start that learns"
+        "{in_memory} pages were prefilled for a start that learns"
     );
     ensure!(exact["recorded"]["sample"].is_null(), "{exact:#}");
     super::explain::expect_about(&exact, "/recorded/unused", b)?;

@@ -7,7 +7,7 @@ use xebec_fill::page_set::PageSet;
 
 /// Pages of a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Populated {
+pub struct Prefilled {
     /// These were brought, whether or not somebody reads them.
     pub brought: PageSet,
     /// The sample of them that was left out.
@@ -16,4 +16,4 @@ pub struct Populated {
 
 /// A worker's note of a mounted view. It tells that mount from a later one of the same name.
 #[derive(Clone, Debug, Default)]
-pub struct PopulatedNote(pub(super) Arc<Mutex<Populated>>);
+pub struct PrefillNote(pub(super) Arc<Mutex<Prefilled>>);

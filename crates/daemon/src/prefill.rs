@@ -13,7 +13,7 @@ use crate::held_view::HeldView;
 
 /// Brings sets of the start-up pages of a view that was just mounted into the page cache of its files, one after the other as
 /// they are told. Each must be there, and guarded no more. `None` if the start-up pages are too few or too many.
-pub(crate) fn populate(
+pub(crate) fn prefill(
     views: &Arc<Views>,
     background: &Background,
     view: &HeldView,
