@@ -10,13 +10,13 @@
 //! that long, and a reader that joined the fetch of a less patient one starts another when that fetch gives up.
 
 mod error;
-mod injected;
 mod memory;
 mod reserve;
 mod run;
 mod sequential;
 mod source;
 mod stats;
+mod unverified_fill;
 
 use std::collections::HashMap;
 use std::io;
