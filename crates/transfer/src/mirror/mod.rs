@@ -5,7 +5,7 @@
 //! unless the mirror prunes.
 
 mod blobs;
-mod made;
+mod image_time;
 mod names;
 mod rate;
 mod repository;

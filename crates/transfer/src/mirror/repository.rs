@@ -11,7 +11,7 @@ use xebec_store::{Digest, ReferenceKind, Store, Tag};
 use xebec_upstream::manifest::Facts;
 
 use super::blobs::Blobs;
-use super::made;
+use super::image_time;
 use super::names::{self, Pair};
 use super::settings::MirrorSettings;
 use super::source::{MirrorError, Source, Trouble};
@@ -145,7 +145,7 @@ impl<'a> Copier<'a> {
         }
         let at = match known {
             Some(_) => None,
-            None => made::made(store, here, digest).await?,
+            None => image_time::image_time(store, here, digest).await?,
         };
         let gone = || Trouble::Skip(format!("{digest} was deleted here while it was copied"));
         let manifest = store.manifest(here, digest).await?.ok_or_else(gone)?;

@@ -27,7 +27,7 @@ const MOST: usize = 64;
 ///
 /// # Errors
 /// If the database fails.
-pub(super) async fn made(
+pub(super) async fn image_time(
     store: &Store,
     repository: &RepositoryName,
     manifest: &Digest,
