@@ -24,8 +24,8 @@ use xebec_access::{Need, Observer, Peer, Refusal};
 use xebec_kernel::clock;
 use xebec_kernel::file::FileIdentity;
 
-use crate::event::{Event, EventKind, Listener, cut};
-use crate::gone::{Gone, Thing};
+use crate::deletion::{Gone, Thing};
+use crate::event::{Event, EventKind, Listener};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 8 * 1024;

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-use crate::gone::Gone;
+use crate::deletion::Gone;
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

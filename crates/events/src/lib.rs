@@ -9,12 +9,9 @@
 //! May use: `access`, whose refusals are audited, `settings` and `kernel`. It knows neither the API nor the store.
 
 pub mod audit;
-mod delivery;
+pub mod deletion;
 pub mod event;
-pub mod gone;
-mod reports;
 pub mod webhooks;
 
+pub use deletion::{Gone, Thing};
 pub use event::{Event, EventKind, Listener, Origin};
-pub use gone::{Gone, Thing};
-pub use reports::Reports;
