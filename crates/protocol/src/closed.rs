@@ -8,13 +8,13 @@
 //! Earlier versions made both directories for everybody to read. [`close`] mends that at the start of every command and of the
 //! daemon, once: it then goes through what Xebec itself wrote. Each time after that it costs a look at the two directories. A
 //! directory of somebody else is refused, and so is one that is open and not known to be Xebec's: it may be `/etc`. So is one that
-//! somebody else could put another in the place of (`above`). Keys and certificates that the configuration in a root directory names
-//! may lie beside it (`named`).
+//! somebody else could put another in the place of (`parent_directories`). Keys and certificates that the configuration in a root
+//! directory names may lie beside it (`configured_files`).
 
-mod above;
+mod configured_files;
 mod error;
-mod named;
-mod ours;
+mod owned_files;
+mod parent_directories;
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
@@ -28,7 +28,7 @@ use xebec_kernel::file::is_temporary;
 
 pub use error::ClosedError;
 use error::{OTHERS_WRITE, failed};
-use ours::{check_mode, check_owner};
+use owned_files::{check_mode, check_owner};
 
 /// Permissions that nobody but the owner has.
 const OTHERS: RawMode = 0o077;
@@ -190,10 +190,10 @@ fn real(path: &Path) -> io::Result<PathBuf> {
 /// # Errors
 /// [`ClosedError`]; then nothing may be kept there.
 pub fn close(path: &Path, of: Use) -> Result<PathBuf, ClosedError> {
-    above::check(path)?;
+    parent_directories::check(path)?;
     make(path).map_err(failed("make", path))?;
     // What was not there may have been made by somebody else meanwhile.
-    above::check(path)?;
+    parent_directories::check(path)?;
     let (path, directory, status, names) = examine(path, of)?;
     if status.st_mode & OTHERS == 0 {
         return Ok(path);
@@ -218,14 +218,14 @@ pub fn check(path: &Path, of: Use) -> Result<(), ClosedError> {
     if !path.exists() {
         return Ok(());
     }
-    above::check(path)?;
+    parent_directories::check(path)?;
     examine(path, of).map(|_| ())
 }
 
 /// Why another user could put another file in the place of this one: which directory on the way, and why. `None` if nobody could, and if
 /// it cannot be seen.
 pub fn replaceable(file: &Path) -> Option<String> {
-    match above::check(file) {
+    match parent_directories::check(file) {
         Err(ClosedError::Above { above, why, .. }) => Some(format!("{}, which {why}", above.display())),
         _ => None,
     }
@@ -243,7 +243,7 @@ fn examine(path: &Path, of: Use) -> Result<(PathBuf, OwnedFd, Stat, Vec<String>)
     let is_open = status.st_mode & OTHERS != 0;
     let is_marked = names.iter().any(|name| of.marks().contains(&name.as_str()));
     let named = match of {
-        Use::Root if is_open || !is_marked => named::files(&directory, &path),
+        Use::Root if is_open || !is_marked => configured_files::files(&directory, &path),
         _ => BTreeSet::new(),
     };
     check_names(&names, &named, &status, &path, of)?;
@@ -251,7 +251,7 @@ fn examine(path: &Path, of: Use) -> Result<(PathBuf, OwnedFd, Stat, Vec<String>)
         check_settings(&directory, &names, &path)?;
         named
             .iter()
-            .try_for_each(|file| named::check(&directory, &path, file))?;
+            .try_for_each(|file| configured_files::check(&directory, &path, file))?;
     }
     Ok((path, directory, status, names))
 }
@@ -316,7 +316,10 @@ fn check_names(
             asked: of.named(),
         });
     }
-    let named: Vec<&str> = named.iter().filter_map(|file| named::first_part(file)).collect();
+    let named: Vec<&str> = named
+        .iter()
+        .filter_map(|file| configured_files::first_part(file))
+        .collect();
     let is_known = |name: &String| {
         let is_own = name == MADE_WITH || is_temporary(name) || is_one_of(of.names())(&name);
         is_own || named.contains(&name.as_str())

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use serde::Deserialize;
 use xebec_trust::{MAX_TRUST_FILE, TrustFile};
 
-use super::above;
 use super::error::{ClosedError, failed};
-use super::ours::{check_mode, check_owner};
+use super::owned_files::{check_mode, check_owner};
+use super::parent_directories;
 
 /// The part of `registries.toml` that names files; what else is wrong with it is said by those who read it whole.
 #[derive(Deserialize)]
@@ -78,7 +78,7 @@ pub(super) fn check(directory: &OwnedFd, path: &Path, file: &Path) -> Result<(),
 
 /// The same for a file that a link leads to: it is where it can be root's, too.
 fn check_elsewhere(file: &Path) -> Result<(), ClosedError> {
-    above::check(file).map_err(|error| match error {
+    parent_directories::check(file).map_err(|error| match error {
         ClosedError::Above { path, above, why } => ClosedError::Named { path, above, why },
         error => error,
     })?;
