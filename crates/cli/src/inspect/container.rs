@@ -9,7 +9,7 @@ use xebec_kernel::clock::rfc3339_milliseconds;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
-use super::dockers::Settings;
+use super::docker_fields::Settings;
 use crate::container_lookup::directories;
 use crate::containers::{Known, Listed, settled};
 

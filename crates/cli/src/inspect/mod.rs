@@ -1,7 +1,7 @@
 //! `xebec inspect`: containers and images by their names.
 
 mod container;
-mod dockers;
+mod docker_fields;
 mod image;
 
 use serde_json::Value;
