@@ -8,7 +8,7 @@
 //! views that are held for no snapshot, are removed by [`Snapshotter::reconcile`] and [`Snapshotter::cleanup`].
 
 mod inner;
-mod letting_go;
+mod layer_release;
 mod list;
 mod offer;
 mod offered_layer;

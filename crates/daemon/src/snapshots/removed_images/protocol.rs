@@ -4,13 +4,13 @@
 //! played, with the plan that the daemon makes. Whatever the order, an image that containerd has or a command uses keeps its
 //! record and its layers; in the end nothing else is left. That the model can fail is shown by leaving out one precaution
 //! after the other.
-mod letting_go;
+mod layer_release;
 mod world;
 
 use std::collections::{BTreeSet, HashSet};
 
-use letting_go::LettingGo;
-pub(super) use letting_go::record;
+use layer_release::LayerRelease;
+pub(super) use layer_release::record;
 use world::{Actor, Commanding, Pulling, World};
 
 /// Layers by image. The second has the first one's lowest layer, the third all of its layers and another configuration.
@@ -113,7 +113,7 @@ fn host(images: &[u8], actors: Vec<Actor>) -> World {
 }
 
 fn worlds() -> Vec<World> {
-    let look = || Actor::LetGo(LettingGo::default());
+    let look = || Actor::LetGo(LayerRelease::default());
     vec![
         host(&[], vec![pull(ONE), look(), Actor::Age, Actor::Restart]),
         host(&[ONE], vec![remove(ONE), pull(ONE), Actor::Age]),

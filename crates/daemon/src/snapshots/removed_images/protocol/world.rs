@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::letting_go::LettingGo;
+use super::layer_release::LayerRelease;
 use super::{IMAGES, Without, Wrong};
 
 /// Where somebody is.
@@ -27,8 +27,8 @@ pub(super) enum Actor {
         is_recorded: bool,
         at: Commanding,
     },
-    LetGo(LettingGo),
-    /// What was found out becomes too old to count.
+    LetGo(LayerRelease),
+    /// What was found out becomes too old to be believed.
     Age,
     Restart,
     Done,
@@ -198,7 +198,7 @@ impl World {
     pub(super) fn remove(&mut self, image: u8, depth: usize) -> Actor {
         self.pulled.remove(&image);
         if depth == 0 {
-            return Actor::LetGo(LettingGo::default());
+            return Actor::LetGo(LayerRelease::default());
         }
         let layers = &IMAGES[usize::from(image)][..depth];
         let is_leased = self.actors.iter().any(|actor| match actor {
@@ -250,7 +250,7 @@ impl World {
         (self.is_held, self.going, self.gone) = (false, None, Some(BTreeSet::new()));
         for actor in &mut self.actors {
             *actor = match actor.clone() {
-                Actor::LetGo(_) => Actor::LetGo(LettingGo::default()),
+                Actor::LetGo(_) => Actor::LetGo(LayerRelease::default()),
                 Actor::Pull { .. } | Actor::Ask { .. } => Actor::Done,
                 Actor::Command { at, .. } if at != Commanding::Mounted => Actor::Done,
                 other => other,
@@ -291,7 +291,7 @@ impl World {
     pub(super) fn check_rest(mut self) -> Result<(), Wrong> {
         self.admissions.clear();
         self.gone.get_or_insert_default();
-        self.actors.push(Actor::LetGo(LettingGo::default()));
+        self.actors.push(Actor::LetGo(LayerRelease::default()));
         let last = self.actors.len() - 1;
         while let Some(next) = self.step(last, Without::Nothing) {
             self = next;

@@ -16,7 +16,7 @@ use super::{IMAGES, Without};
 
 /// What the actor has seen so far.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct LettingGo {
+pub(super) struct LayerRelease {
     at: Stage,
     gone: BTreeSet<u8>,
     pulled: BTreeSet<u8>,
@@ -87,7 +87,7 @@ fn records(of: &BTreeMap<u8, bool>) -> Vec<ImageRecord> {
         .collect()
 }
 
-impl LettingGo {
+impl LayerRelease {
     /// What is made of what was seen.
     fn plan(&self, without: Without) -> Plan {
         let name = |image: &u8| digest("manifest", *image).to_string();
@@ -133,7 +133,7 @@ fn number_of(manifest: Digest) -> u8 {
 }
 
 impl World {
-    pub(super) fn let_go(&mut self, mut seen: LettingGo, without: Without) -> Actor {
+    pub(super) fn let_go(&mut self, mut seen: LayerRelease, without: Without) -> Actor {
         match seen.at {
             Stage::Take => match self.gone.take() {
                 Some(gone) => (seen.gone, seen.at) = (gone, Stage::Hold),
@@ -164,7 +164,7 @@ impl World {
         Actor::LetGo(seen)
     }
 
-    fn carry_out(&mut self, mut seen: LettingGo, without: Without) -> Actor {
+    fn carry_out(&mut self, mut seen: LayerRelease, without: Without) -> Actor {
         let plan = seen.plan(without);
         let Some(leaving) = plan.leaving.get(seen.next.0) else {
             if without != Without::ForgettingMore {
