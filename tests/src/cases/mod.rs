@@ -1,6 +1,5 @@
 //! The cases, by topic.
 
-mod away;
 mod budget;
 mod closed;
 mod containerd;
@@ -44,6 +43,7 @@ mod strangers;
 mod succession;
 mod tour;
 mod trust;
+mod unreachable_registry;
 mod volumes;
 
 use crate::company::takes_long;
@@ -62,7 +62,7 @@ pub(crate) fn all() -> Vec<Case> {
         outages::cases(),
         networks::cases(),
         observe::cases(),
-        away::cases(),
+        unreachable_registry::cases(),
         faults::cases(),
         stalls::cases(),
         budget::cases(),
