@@ -1,11 +1,11 @@
 //! The cases, by topic.
 
 mod budget;
-mod closed;
 mod containerd;
 mod containers;
 mod deaths;
 mod differential;
+mod directory_permissions;
 mod docker;
 mod faults;
 mod joining;
@@ -57,7 +57,7 @@ pub(crate) fn all() -> Vec<Case> {
         ours::cases(),
         podman::cases(),
         strangers::cases(),
-        closed::cases(),
+        directory_permissions::cases(),
         private::cases(),
         outages::cases(),
         networks::cases(),
