@@ -3,12 +3,12 @@
 mod budget;
 mod containerd;
 mod containers;
-mod deaths;
 mod differential;
 mod directory_permissions;
 mod docker;
 mod faults;
 mod joining;
+mod killed_daemon;
 mod kubelet;
 mod kubernetes;
 mod laziness;
@@ -78,7 +78,7 @@ pub(crate) fn all() -> Vec<Case> {
         registry_page::cases(),
         registry_redirects::cases(),
         lingering::cases(),
-        deaths::cases(),
+        killed_daemon::cases(),
         succession::cases(),
         stops::cases(),
         service::cases(),
