@@ -6,8 +6,8 @@ mod containers;
 mod differential;
 mod directory_permissions;
 mod docker;
+mod exec_and_copy;
 mod faults;
-mod joining;
 mod killed_daemon;
 mod kubelet;
 mod kubernetes;
@@ -53,7 +53,7 @@ use crate::runner::Case;
 pub(crate) fn all() -> Vec<Case> {
     let cases = [
         reading::cases(),
-        joining::cases(),
+        exec_and_copy::cases(),
         ours::cases(),
         podman::cases(),
         strangers::cases(),
