@@ -8,11 +8,11 @@ mod directory_permissions;
 mod docker;
 mod exec_and_copy;
 mod faults;
+mod idle_views;
 mod killed_daemon;
 mod kubelet;
 mod kubernetes;
 mod laziness;
-mod lingering;
 mod networks;
 mod observe;
 mod ours;
@@ -77,7 +77,7 @@ pub(crate) fn all() -> Vec<Case> {
         registry_moving::cases(),
         registry_page::cases(),
         registry_redirects::cases(),
-        lingering::cases(),
+        idle_views::cases(),
         killed_daemon::cases(),
         succession::cases(),
         stops::cases(),
