@@ -8,6 +8,7 @@ mod directory_permissions;
 mod docker;
 mod exec_and_copy;
 mod faults;
+mod foreign_files;
 mod idle_views;
 mod killed_daemon;
 mod kubelet;
@@ -15,7 +16,6 @@ mod kubernetes;
 mod laziness;
 mod networks;
 mod observe;
-mod ours;
 mod outages;
 mod packaging;
 mod packaging_registry;
@@ -54,7 +54,7 @@ pub(crate) fn all() -> Vec<Case> {
     let cases = [
         reading::cases(),
         exec_and_copy::cases(),
-        ours::cases(),
+        foreign_files::cases(),
         podman::cases(),
         strangers::cases(),
         directory_permissions::cases(),
