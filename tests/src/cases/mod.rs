@@ -22,7 +22,7 @@ mod packaging_registry;
 mod podman;
 mod power;
 mod preparing;
-mod private;
+mod private_layers;
 mod quota;
 mod reading;
 mod registry;
@@ -58,7 +58,7 @@ pub(crate) fn all() -> Vec<Case> {
         podman::cases(),
         strangers::cases(),
         directory_permissions::cases(),
-        private::cases(),
+        private_layers::cases(),
         outages::cases(),
         networks::cases(),
         observe::cases(),
