@@ -37,7 +37,7 @@ mod registry_redirects;
 mod runtime;
 mod service;
 mod soak;
-mod stalls;
+mod stalled_registry;
 mod stops;
 mod strangers;
 mod succession;
@@ -64,7 +64,7 @@ pub(crate) fn all() -> Vec<Case> {
         observe::cases(),
         unreachable_registry::cases(),
         faults::cases(),
-        stalls::cases(),
+        stalled_registry::cases(),
         budget::cases(),
         trust::cases(),
         runtime::cases(),
