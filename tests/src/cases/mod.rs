@@ -3,6 +3,7 @@
 mod budget;
 mod containerd;
 mod containers;
+mod daemon_stop;
 mod differential;
 mod directory_permissions;
 mod docker;
@@ -38,7 +39,6 @@ mod runtime;
 mod service;
 mod soak;
 mod stalled_registry;
-mod stops;
 mod strangers;
 mod succession;
 mod tour;
@@ -80,7 +80,7 @@ pub(crate) fn all() -> Vec<Case> {
         idle_views::cases(),
         killed_daemon::cases(),
         succession::cases(),
-        stops::cases(),
+        daemon_stop::cases(),
         service::cases(),
         packaging::cases(),
         packaging_registry::cases(),
