@@ -39,10 +39,10 @@ mod runtime;
 mod service;
 mod soak;
 mod stalled_registry;
-mod strangers;
 mod succession;
 mod tour;
 mod trust;
+mod unprivileged_user;
 mod unreachable_registry;
 mod volumes;
 
@@ -56,7 +56,7 @@ pub(crate) fn all() -> Vec<Case> {
         exec_and_copy::cases(),
         foreign_files::cases(),
         podman::cases(),
-        strangers::cases(),
+        unprivileged_user::cases(),
         directory_permissions::cases(),
         private_layers::cases(),
         outages::cases(),
