@@ -1,6 +1,7 @@
 //! Runtime images: what a service touches at its start is recorded once, and comes by one request at every other start;
 //! never wrong bytes, whatever becomes of the recording or of its author.
 
+mod concurrent_starts;
 mod deaths;
 mod disk;
 mod explain;
@@ -16,7 +17,6 @@ mod recordings;
 mod starts;
 mod strangers;
 mod support;
-mod together;
 mod trust;
 mod update;
 
@@ -80,8 +80,8 @@ pub(crate) fn cases() -> Vec<Case> {
         case("overlap-cut-off", overlap::cut_off),
         case("overlap-several", overlap::several),
         case("overlap-ends-early", overlap::ends_early),
-        case("together", together::together),
-        case("together-first-fails", together::first_fails),
+        case("together", concurrent_starts::together),
+        case("together-first-fails", concurrent_starts::first_fails),
         case("overlap-killed-worker", overlap::worker_killed),
         case("overlap-both-killed", overlap::both_killed),
         case(
