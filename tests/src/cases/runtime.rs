@@ -13,9 +13,9 @@ mod overlap;
 mod picture;
 mod power;
 mod prefill;
+mod recording_isolation;
 mod recordings;
 mod starts;
-mod strangers;
 mod support;
 mod trust;
 mod update;
@@ -88,8 +88,14 @@ pub(crate) fn cases() -> Vec<Case> {
             "overlap-both-killed-between-parts",
             overlap::both_killed_between_parts,
         ),
-        case("start-beside-a-slow-recording", strangers::no_start_waits),
-        case("readers-of-departed-views", strangers::readers_of_departed_views),
+        case(
+            "start-beside-a-slow-recording",
+            recording_isolation::no_start_waits,
+        ),
+        case(
+            "readers-of-departed-views",
+            recording_isolation::readers_of_departed_views,
+        ),
         case("killed-worker", deaths::of_the_worker),
         case("killed-recorder", deaths::of_the_recorder),
     ]
