@@ -5,9 +5,9 @@ mod concurrent_starts;
 mod deaths;
 mod disk;
 mod explain;
+mod false_recordings;
 mod faults;
 mod learn;
-mod lies;
 mod merge;
 mod overlap;
 mod picture;
@@ -58,12 +58,15 @@ pub(crate) fn cases() -> Vec<Case> {
         case("signed-over-listed", trust::signed_over_listed),
         case("proven-at-once", trust::proven_at_once),
         case("update", update::believed_in_one_repository),
-        case("lie", lies::by_tag),
-        case("lie-then-digest", lies::by_digest),
-        case("lie-beside-the-truth", lies::beside_the_truth),
-        case("lie-outlives-a-worker", lies::outlives_a_worker),
-        case("lie-outlives-a-sudden-death", lies::outlives_a_sudden_death),
-        case("lie-and-nobody-vouches", lies::nobody_vouches),
+        case("lie", false_recordings::by_tag),
+        case("lie-then-digest", false_recordings::by_digest),
+        case("lie-beside-the-truth", false_recordings::beside_the_truth),
+        case("lie-outlives-a-worker", false_recordings::outlives_a_worker),
+        case(
+            "lie-outlives-a-sudden-death",
+            false_recordings::outlives_a_sudden_death,
+        ),
+        case("lie-and-nobody-vouches", false_recordings::nobody_vouches),
         case("others-do-not-enter", recordings::others_do_not_enter),
         case("complete-layers-are-seen", recordings::complete_layers),
         case("two-at-once", recordings::two_at_once),

@@ -8,7 +8,7 @@ use crate::world::World;
 
 /// Pages that a recording of one version brought are believed for the next one of the same repository, named by tag: nothing
 /// of the layers that both have is read again. For an image of another repository they are compared first (by digest, too:
-/// `lies.rs`).
+/// `false_recordings.rs`).
 pub(super) fn believed_in_one_repository(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;
