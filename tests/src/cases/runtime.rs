@@ -2,11 +2,11 @@
 //! never wrong bytes, whatever becomes of the recording or of its author.
 
 mod concurrent_starts;
-mod deaths;
 mod disk;
 mod explain;
 mod false_recordings;
 mod faults;
+mod interrupted_recording;
 mod learn;
 mod merge;
 mod overlap;
@@ -99,7 +99,7 @@ pub(crate) fn cases() -> Vec<Case> {
             "readers-of-departed-views",
             recording_isolation::readers_of_departed_views,
         ),
-        case("killed-worker", deaths::of_the_worker),
-        case("killed-recorder", deaths::of_the_recorder),
+        case("killed-worker", interrupted_recording::of_the_worker),
+        case("killed-recorder", interrupted_recording::of_the_recorder),
     ]
 }

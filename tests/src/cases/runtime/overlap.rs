@@ -13,7 +13,7 @@ use xebec_format::digest::Digest;
 use xebec_testkit::compression::Compression;
 use xebec_testkit::registry::{Fault, Options, When};
 
-use super::deaths::{entries, mounted_below};
+use super::interrupted_recording::{entries, mounted_below};
 use super::support::{PAGE, Published, START, STRAY, Service, number, problem};
 use crate::cases::succession::kill_both;
 use crate::lab::{Names, expect_contents, wait_until};
