@@ -5,10 +5,10 @@ mod boot;
 mod building;
 pub(super) mod cri;
 mod ctr_pull;
+mod false_labels;
 pub(super) mod full;
 mod layers;
 pub(super) mod lazy;
-mod lies;
 mod limits;
 mod many;
 mod own;
@@ -56,7 +56,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("own-image-2", |world| own::run_case(world, Line::Two)),
         case("own-image-1.7", |world| own::run_case(world, Line::OneSeven)),
         case("moved-tag", own::moved_tag),
-        case("lies", lies::run_case),
+        case("lies", false_labels::run_case),
         case("dead-registry", limits::dead_registry),
         case("many-labels", limits::many_labels),
         case("killed", restarts::killed),
