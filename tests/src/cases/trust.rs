@@ -1,7 +1,7 @@
 //! An index that lies never reaches who named an image by digest, by no way through what a host shares; and what
 //! the image's owner bound or signed is used.
 
-mod lie;
+mod false_index;
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use xebec_format::digest::Digest;
 use xebec_testkit::compression::Compression;
 
-use self::lie::{FILE, Lie, exchange, pushed_artifact};
+use self::false_index::{FILE, Lie, exchange, pushed_artifact};
 use crate::lab::{self, Lab, Names, contents, expect_contents, read_cold};
 use crate::runner::{Case, Outcome};
 use crate::world::World;
