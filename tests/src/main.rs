@@ -18,11 +18,11 @@ mod http;
 mod kubelet;
 mod lab;
 mod node;
+mod reference_unpackers;
 mod registry;
 mod runner;
 mod status;
 mod tree;
-mod truth;
 mod world;
 
 use std::process::ExitCode;

@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use xebec_format::digest::Digest;
 use xebec_testkit::odd::{self, Unpacker};
 
+use crate::reference_unpackers;
 use crate::runner::{Case, Outcome};
 use crate::tree;
-use crate::truth;
 use crate::world::World;
 
 /// Real images (`scripts/images`), and who can unpack each.
@@ -100,8 +100,8 @@ fn compare(world: &World, layout: &Path, name: &str, unpackers: &[Unpacker]) -> 
     let view = tree::read(&mounted.directory)?;
     let mut wrong = 0;
     for &unpacker in unpackers {
-        let truth = truth::unpack(world, layout, unpacker)?;
-        let found = truth::differences(&view, &truth, unpacker);
+        let truth = reference_unpackers::unpack(world, layout, unpacker)?;
+        let found = reference_unpackers::differences(&view, &truth, unpacker);
         wrong += found.len();
         if !found.is_empty() {
             eprintln!("{} differences, view / {unpacker:?}:", found.len());

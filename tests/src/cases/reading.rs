@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use xebec_testkit::odd::{self, Unpacker};
 
+use crate::reference_unpackers;
 use crate::runner::{Case, Outcome};
-use crate::truth;
 use crate::world::{World, run};
 
 /// The program that reads and compares.
@@ -49,7 +49,7 @@ fn generated(world: &World, name: &str) -> Result<(std::path::PathBuf, std::path
     let odd = odd.ok_or_else(|| anyhow::anyhow!("no generated image {name}"))?;
     (odd.make)()?.write_layout(&layout, "latest")?;
     let unpacker = odd.unpackers.last().copied().unwrap_or(Unpacker::Containerd);
-    let truth = truth::unpack_to(world, &layout, unpacker)?;
+    let truth = reference_unpackers::unpack_to(world, &layout, unpacker)?;
     Ok((layout, truth))
 }
 

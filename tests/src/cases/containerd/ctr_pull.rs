@@ -15,8 +15,8 @@ use super::lazy::{push_indexed, push_mixed};
 use super::support::{compare, start_web};
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::lab::wait_until;
+use crate::reference_unpackers;
 use crate::runner::Outcome;
-use crate::truth;
 use crate::world::{World, run};
 
 /// What was printed of the layers of an image that was pulled.
@@ -41,7 +41,7 @@ fn got_whole(world: &World, blobs: &[String]) -> Result<Vec<String>> {
 
 /// The digests of a built image's layers.
 pub(super) fn layers_of(image: &str) -> Result<Vec<String>> {
-    let paths = truth::layer_blobs(&World::built_image(image)?)?;
+    let paths = reference_unpackers::layer_blobs(&World::built_image(image)?)?;
     let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
     Ok(names.map(|name| format!("sha256:{name}")).collect())
 }

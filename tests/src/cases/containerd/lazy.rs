@@ -11,8 +11,8 @@ use xebec_testkit::tar::{Header, Kind, TarBuilder};
 use super::support::{compare, downloads, mount_view};
 use crate::containerd::{Containerd, Line, Snapshots, http};
 use crate::lab::wait_until;
+use crate::reference_unpackers;
 use crate::runner::Outcome;
-use crate::truth;
 use crate::world::{World, run};
 
 /// An image, and how one knows that its service runs.
@@ -118,7 +118,7 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
     let snapshots = Snapshots::start(world)?;
     let containerd = Containerd::start(world, Line::Two, "")?;
     let reference = push_indexed(world, "nginx")?;
-    let layers = truth::layer_blobs(&World::built_image("nginx")?)?.len();
+    let layers = reference_unpackers::layer_blobs(&World::built_image("nginx")?)?.len();
     pull(world, &containerd, Line::Two, &reference)?;
     let listed = containerd.does(&["images", "ls"])?;
     let digest = listed.split_whitespace().find(|word| word.starts_with("sha256:"));

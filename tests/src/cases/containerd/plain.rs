@@ -8,15 +8,15 @@ use xebec_testkit::odd::Unpacker;
 
 use super::support::{compare, downloads, mount_view, start_web};
 use crate::containerd::{Containerd, Line, Snapshots};
+use crate::reference_unpackers;
 use crate::runner::Outcome;
-use crate::truth;
 use crate::world::{World, run};
 
 /// Pulled, compared with an independent unpack, run, written to, committed, removed; then nothing is left.
 pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
     let layout = World::built_image("nginx")?;
     let reference = world.push(&layout, "nginx")?;
-    let layers = truth::layer_blobs(&layout)?.len();
+    let layers = reference_unpackers::layer_blobs(&layout)?.len();
     let snapshots = Snapshots::start(world)?;
     let empty = snapshots.directories()?;
     let containerd = Containerd::start(world, line, "")?;

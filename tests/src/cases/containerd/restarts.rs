@@ -55,7 +55,8 @@ pub(super) fn killed(world: &World) -> Result<Outcome> {
     pull(world, &containerd, Line::Two, &reference)?;
     start_web(&containerd, &reference, "web")?;
     let layout = World::built_image("nginx")?;
-    let truth = crate::truth::unpack_to(world, &layout, xebec_testkit::odd::Unpacker::Containerd)?;
+    let truth =
+        crate::reference_unpackers::unpack_to(world, &layout, xebec_testkit::odd::Unpacker::Containerd)?;
     let web = |containerd: &Containerd<'_>, step: &str, cold: &str| {
         let truth = &truth;
         Web { containerd, truth }.is_well(step, cold)
@@ -124,7 +125,8 @@ pub(super) fn socket_renewed(world: &World, loss: Loss) -> Result<Outcome> {
     pull(world, &containerd, Line::Two, &reference)?;
     start_web(&containerd, &reference, "web")?;
     let layout = World::built_image("nginx")?;
-    let truth = crate::truth::unpack_to(world, &layout, xebec_testkit::odd::Unpacker::Containerd)?;
+    let truth =
+        crate::reference_unpackers::unpack_to(world, &layout, xebec_testkit::odd::Unpacker::Containerd)?;
     let keeper = snapshots.pid("keeper_pid")?;
     let worker = snapshots.pid("worker_pid")?;
     let socket = directory.join("snapshots.sock");

@@ -10,8 +10,8 @@ use xebec_testkit::odd::Unpacker;
 
 use crate::containerd::{Containerd, http};
 use crate::lab::wait_until;
+use crate::reference_unpackers;
 use crate::tree;
-use crate::truth;
 use crate::world::{World, run};
 
 /// Where nginx listens in our image of it.
@@ -61,8 +61,8 @@ pub(super) fn compare(
     containerd.does(&["images", "mount", reference, &place.to_string_lossy()])?;
     let found = {
         let tree = tree::read(&place)?;
-        let truth = truth::unpack(world, &World::built_image(image)?, Unpacker::Containerd)?;
-        let mut found = truth::differences(&tree, &truth, Unpacker::Containerd);
+        let truth = reference_unpackers::unpack(world, &World::built_image(image)?, Unpacker::Containerd)?;
+        let mut found = reference_unpackers::differences(&tree, &truth, Unpacker::Containerd);
         // overlayfs does not count the directories in a directory.
         let is_directory = |path: &Vec<u8>| {
             let node = truth.tree.nodes.get(path);

@@ -12,8 +12,8 @@ use super::lazy::{pull, push_indexed, push_mixed};
 use super::support::{SOON, downloads};
 use crate::containerd::{Containerd, Line, Snapshots};
 use crate::lab::wait_until;
+use crate::reference_unpackers;
 use crate::runner::Outcome;
-use crate::truth;
 use crate::world::{World, run};
 
 /// The ids on this host of root in the container: user and group.
@@ -113,7 +113,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     run(Command::new("chmod").arg("711").arg(&world.directory))?;
     let reference = push_indexed(world, "nginx")?;
     pull(world, &containerd, Line::Two, &reference)?;
-    let truth = truth::unpack_to(
+    let truth = reference_unpackers::unpack_to(
         world,
         &World::built_image("nginx")?,
         xebec_testkit::odd::Unpacker::Containerd,

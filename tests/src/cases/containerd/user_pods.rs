@@ -16,8 +16,8 @@ use super::support::{PORT, SOON, downloads};
 use super::user_namespaces::{nothing_is_mounted, uppers, written};
 use crate::containerd::{Containerd, Line, Snapshots, http};
 use crate::lab::wait_until;
+use crate::reference_unpackers;
 use crate::runner::Outcome;
-use crate::truth;
 use crate::world::{World, run};
 
 /// The ids of the pods' roots. A kubelet gives each pod ids of its own, which are the same for users and groups.
@@ -90,7 +90,7 @@ struct Pod<'a> {
 impl<'a> Pods<'a> {
     fn new(world: &'a World, containerd: &'a Containerd<'a>, reference: &str) -> Result<Self> {
         let layout = World::built_image("nginx")?;
-        let truth = truth::unpack_to(world, &layout, xebec_testkit::odd::Unpacker::Containerd)?;
+        let truth = reference_unpackers::unpack_to(world, &layout, xebec_testkit::odd::Unpacker::Containerd)?;
         let listed = run(Command::new("sh").args(["-c", OWNERS]).current_dir(&truth))?;
         let owners = owners(&listed.stdout)?;
         let others = owners.values().filter(|owner| **owner != (0, 0)).count();

@@ -19,8 +19,8 @@ use crate::cases::containerd::{cri, user_pods};
 use crate::containerd::{Containerd, Line, Snapshots, http, http_of, listens};
 use crate::kubelet::Kubelet;
 use crate::lab::wait_until;
+use crate::reference_unpackers;
 use crate::runner::Outcome;
-use crate::truth;
 use crate::world::{World, run};
 
 /// Beginning of the addresses that pods get.
@@ -138,7 +138,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let (runc, plugins) = (World::tool("runc-idmap")?, World::tool("cni")?);
     let pause = cri::push_pause(world)?;
     let reference = push_indexed(world, "nginx")?;
-    let truth = truth::unpack_to(
+    let truth = reference_unpackers::unpack_to(
         world,
         &World::built_image("nginx")?,
         xebec_testkit::odd::Unpacker::Containerd,
