@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_looks_sees_the_same() {
+    fn a_look_sees_the_same_as_an_open_bitmap() {
         let dir = tempfile::tempdir().unwrap();
         let presence = open(dir.path(), BOOT);
         presence.claim(0..5).unwrap();

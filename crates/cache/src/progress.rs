@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_late_is_told_of_what_came_after() {
+    fn a_late_ticket_is_told_of_what_comes_after_it() {
         let fetch = Arc::new(Progress::default());
         fetch.enter(Phase::Registry);
         std::thread::sleep(Duration::from_millis(20));

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_another_does_not_look_again() {
+    fn a_waiter_for_another_does_not_look_again() {
         struct Slow(std::sync::atomic::AtomicUsize);
         impl MakeRoom for Slow {
             fn make_room(&self, _: u64) -> bool {

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_what_and_why_is_said() {
+    fn a_sentence_names_the_reader_the_file_and_the_reason() {
         assert_eq!(
             sentence(&wait(1, 2500.0), "web"),
             "cat[12] in web has waited 2.50 s for /a b, which is waiting for registry (to come back): no connection; `xebec \

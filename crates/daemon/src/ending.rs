@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_stop_the_daemon_is_told_which_containers_to_stop() {
+    fn a_refused_stop_names_the_containers_to_stop() {
         let view = |path: &str, holders: serde_json::Value| -> ViewRecord {
             serde_json::from_value(json!({
                 "name": "v", "path": path, "reference": "r/one:1", "manifest": Digest::of(b"one"), "layers": [],

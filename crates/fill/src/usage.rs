@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_at_a_layer_delays_its_eviction_and_does_not_use_it() {
+    fn a_look_at_a_layer_delays_its_eviction_and_is_no_use() {
         let usage = Arc::new(Usage::default());
         let key = LayerKey {
             layer: Digest::of(b"layer"),

@@ -478,7 +478,7 @@ mod tests {
 
     /// Each has records of its own, as processes have.
     #[test]
-    fn who_changes_a_record_at_once_loses_nothing() {
+    fn concurrent_changes_of_a_record_lose_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let records = || Records::new(directory.path().join("images"));
         records().put(record("first")).unwrap();

@@ -101,8 +101,8 @@ fn said(child: Child) -> String {
 }
 
 #[test]
-fn who_enters_waits_for_what_is_mounted() {
-    isolated("who_enters_waits_for_what_is_mounted", LIMIT, || {
+fn an_entering_process_waits_for_the_mount() {
+    isolated("an_entering_process_waits_for_the_mount", LIMIT, || {
         let place = Place::new();
         let Some(automount) = place.attach() else { return };
         let (one, other) = (place.enter(), place.enter_with("private"));
@@ -142,8 +142,8 @@ fn nobody_waits_for_what_will_not_come() {
 }
 
 #[test]
-fn who_waits_for_a_process_that_died_can_be_killed() {
-    isolated("who_waits_for_a_process_that_died_can_be_killed", LIMIT, || {
+fn a_waiter_for_a_process_that_died_can_be_killed() {
+    isolated("a_waiter_for_a_process_that_died_can_be_killed", LIMIT, || {
         let place = Place::new();
         let Some(automount) = place.attach() else { return };
         let mut child = place.enter();

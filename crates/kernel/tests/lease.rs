@@ -51,7 +51,7 @@ fn a_lease_is_refused_while_somebody_has_the_file_open() {
 }
 
 #[test]
-fn who_opens_the_file_waits_until_the_lease_is_given_back() {
+fn an_open_waits_until_the_lease_is_given_back() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("data");
     let file = open(&path);

@@ -204,7 +204,7 @@ mod tests {
 
     /// Nobody waits for an answer that does not come.
     #[test]
-    fn who_connects_to_a_port_that_is_only_held_is_refused_and_nobody_else_gets_it() {
+    fn a_held_port_refuses_connections_and_cannot_be_taken() {
         let held = take("127.0.0.1::80").unwrap();
         let address = SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, held.mappings()[0].host_port);
         let error = std::net::TcpStream::connect(address).unwrap_err();

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_full_bucket_is_forgotten_and_never_are_too_many_remembered() {
+    fn full_buckets_are_forgotten_and_buckets_are_bounded() {
         let buckets = Buckets::new(Rate::new(1000, 10).unwrap());
         for client in 0..1000 {
             buckets.take(client, at(0)).unwrap();

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_waiting_leaves_nothing() {
+    async fn a_waiter_that_gives_up_leaves_nothing() {
         let locks = KeyLocks::default();
         let first = locks.lock("a").await;
         {

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn who_believes_whom() {
+    fn uses_admit_recordings_by_their_evidence() {
         let policy = policy();
         let own = Evidence {
             own: true,

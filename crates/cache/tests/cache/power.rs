@@ -368,7 +368,7 @@ fn cut_with_notes(notes: bool) -> (u64, u64) {
 }
 
 #[test]
-fn who_injected_is_on_the_disk_before_that_is_believed() {
+fn the_source_of_injected_pages_is_on_the_disk_before_they_count() {
     let (states, unknown) = cut_with_notes(true);
     assert!(states > 100, "{states}");
     assert_eq!(unknown, 0, "of {states}");
@@ -376,7 +376,7 @@ fn who_injected_is_on_the_disk_before_that_is_believed() {
 
 /// A cache that did not ask for it is found out.
 #[test]
-fn forgetting_who_injected_is_noticed() {
+fn forgetting_the_source_of_injected_pages_is_noticed() {
     let (states, unknown) = cut_with_notes(false);
     println!("{unknown} of {states} states in which nobody knows who injected what is there");
     assert!(unknown > 0);

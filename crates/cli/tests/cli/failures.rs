@@ -102,7 +102,7 @@ fn each_of_several_names_that_are_not_there_is_named() {
 }
 
 #[test]
-fn who_mistypes_the_root_directory_is_told_so_and_none_is_made() {
+fn a_mistyped_root_directory_is_reported_and_not_made() {
     let program = Program::new();
     let root = program.path("nosuch/root").display().to_string();
     for words in [
@@ -127,7 +127,7 @@ fn who_mistypes_the_root_directory_is_told_so_and_none_is_made() {
 }
 
 #[test]
-fn who_mounts_an_image_on_a_file_is_told_so() {
+fn a_mount_on_a_file_is_refused() {
     let program = Program::new();
     let file = program.path("file");
     std::fs::write(&file, "").unwrap();
@@ -141,7 +141,7 @@ fn who_mounts_an_image_on_a_file_is_told_so() {
 }
 
 #[test]
-fn who_starts_no_daemon_says_which_commands_do() {
+fn a_command_that_starts_no_daemon_names_those_that_do() {
     let program = Program::new();
     for words in [["daemon", "status"], ["daemon", "metrics"]] {
         let output = program.output(&words);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_waited_for_the_same_does_not_wait_again() {
+    async fn a_waiter_for_the_same_does_not_wait_again() {
         let registry = Arc::new(Registry {
             admissions: AdmissionCache::default(),
             asked: AtomicUsize::new(0),
@@ -180,7 +180,7 @@ mod tests {
 
     /// A registry that is silent keeps its own image from going, and no other.
     #[tokio::test(start_paused = true)]
-    async fn who_asks_names_his_image() {
+    async fn an_asker_names_its_image() {
         let admissions = AdmissionCache::default();
         let [asked, found] = [b"asked", b"found"].map(|text| Digest::of(text));
         let admission = Admission {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_leaves_nothing() {
+    async fn an_asker_that_gives_up_leaves_nothing() {
         let registry = Registry {
             admissions: AdmissionCache::default(),
             asked: AtomicUsize::new(0),

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_for_the_first_time_does_not_wait_long_for_nobody() {
+    async fn a_first_contact_does_not_wait_long_for_an_absent_server() {
         let budget = Budget {
             attempts: 1000,
             ..Budget::default()

@@ -423,8 +423,8 @@ fn a_public_address_of_this_host_is_no_farther_than_its_network() {
 }
 
 #[test]
-fn who_was_redirected_to_can_do_no_more() {
-    apart("who_was_redirected_to_can_do_no_more", async {
+fn a_redirect_target_can_redirect_no_further() {
+    apart("a_redirect_target_can_redirect_no_further", async {
         let (registry, far, near) = (at(PRIVATE, true), at(INTERNET, true), at(PRIVATE, true));
         far.registry
             .inject(When::any(), redirect(near.url("private.example", "/x")));

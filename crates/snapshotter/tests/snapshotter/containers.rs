@@ -245,7 +245,7 @@ async fn nobody_goes_on_with_a_view_that_is_not_given_back() {
 }
 
 #[tokio::test]
-async fn who_removes_a_snapshot_does_not_wait_for_what_is_asked_of_it() {
+async fn a_removal_does_not_wait_for_other_requests_for_the_snapshot() {
     let directory = tempfile::tempdir().unwrap();
     let (host, mut client) = asking(directory.path()).await;
     let mut other = host.connect().await;

@@ -52,7 +52,7 @@ pub(crate) fn of(key: &str) -> KeyRequest {
 }
 
 #[tokio::test]
-async fn who_cannot_be_served_is_told_so() {
+async fn a_request_that_cannot_be_served_is_refused() {
     let mut host = Host::start().await;
     host.stop().await;
     host.listen();

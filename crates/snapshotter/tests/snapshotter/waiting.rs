@@ -48,7 +48,7 @@ async fn ask_for_others(client: &mut Client, round: usize) {
 }
 
 #[tokio::test]
-async fn who_hangs_on_a_registry_keeps_nobody_else_waiting() {
+async fn a_request_that_hangs_on_a_registry_keeps_no_other_waiting() {
     const HANGING: usize = 300;
     let host = Host::start().await;
     let mut client = host.connect().await;

@@ -360,7 +360,7 @@ fn the_bitmap_appears_with_the_first_injection_and_is_believed_after_a_reboot() 
 }
 
 #[test]
-fn whoever_dies_at_the_first_injection_makes_no_verified_page_unverified() {
+fn a_crash_at_the_first_injection_makes_no_verified_page_unverified() {
     let (truth, directory) = (Truth::new(12, &mut Rng::with_seed(3)), Path::new("/layer"));
     let disk = CrashingDisk::new();
     truth.make_file(&disk, directory);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_an_image_meanwhile_is_heard() {
+    fn an_image_that_is_wanted_meanwhile_is_relied_on() {
         let image = record(0, false);
         let found = HashSet::new();
         let seen = Seen {
