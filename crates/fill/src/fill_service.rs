@@ -22,7 +22,7 @@ use xebec_cache::progress::Ticket;
 use xebec_cache::store::{LayerKey, Store, StoreError};
 use xebec_format::layer::LayerIndex;
 use xebec_images::clients::Clients;
-use xebec_images::origin::{LayerSource, Readers};
+use xebec_images::origin::{LayerSource, LayerSourceParts, Readers};
 use xebec_kernel::fanotify::{Denial, FanotifyError, Group};
 use xebec_kernel::file::FileIdentity;
 use xebec_protocol::settings::Settings;
@@ -132,14 +132,14 @@ impl FillService {
             return Ok(served.clone());
         }
         let identity = layer.identity();
-        let source = LayerSource::new(
-            self.clients.clone(),
-            self.readers_of(key),
-            key.layer,
-            layer.table().layer_size,
-            layer.directory(),
-            layer.table().windows.clone(),
-        );
+        let source = LayerSource::new(LayerSourceParts {
+            clients: self.clients.clone(),
+            readers: self.readers_of(key),
+            layer: key.layer,
+            size: layer.table().layer_size,
+            directory: layer.directory(),
+            windows: layer.table().windows.clone(),
+        });
         let (stats, memory) = (self.stats.clone(), self.memory.clone());
         let filler = Filler::within(Arc::new(layer), Arc::new(source), stats, memory);
         let served = Arc::new(ServedLayer::new(filler));

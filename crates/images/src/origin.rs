@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 use xebec_oci::{Reference, Repository};
 
-pub use source::{KEPT, LayerSource, Readers, SPOOLED};
+pub use source::{KEPT, LayerSource, LayerSourceParts, Readers, SPOOLED};
 use xebec_kernel::file::write_for_this_boot;
 
 const FILE: &str = "origins.json";

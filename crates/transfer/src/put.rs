@@ -63,16 +63,28 @@ impl From<StoreError> for Refusal {
 /// A tag, and when it was set, in milliseconds since 1970; now, if that is not known.
 pub(crate) type Dated = (Tag, Option<u64>);
 
+/// A manifest to put, and the tags that are to name it.
+pub(crate) struct DatedManifest<'a> {
+    pub(crate) digest: &'a Digest,
+    pub(crate) content: Bytes,
+    /// What the content says.
+    pub(crate) facts: Facts,
+    pub(crate) tags: &'a [Dated],
+}
+
 /// Puts a manifest, and has tags name it.
 pub(crate) async fn manifest(
     store: &Store,
     rules: &Rules,
     repository: &RepositoryName,
-    digest: &Digest,
-    content: Bytes,
-    facts: Facts,
-    tags: &[Dated],
+    manifest: DatedManifest<'_>,
 ) -> Result<PutManifest, Refusal> {
+    let DatedManifest {
+        digest,
+        content,
+        facts,
+        tags,
+    } = manifest;
     let mut references = facts.references;
     if rules.sparse {
         for reference in &mut references {

@@ -55,26 +55,35 @@ struct Inner {
     windows: Mutex<Option<Arc<File>>>,
 }
 
+/// What a [`LayerSource`] is made of.
+pub struct LayerSourceParts<'a> {
+    /// Clients of the registries.
+    pub clients: Arc<Clients>,
+    /// Who reads the layer.
+    pub readers: Readers,
+    /// Digest of the layer blob.
+    pub layer: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Where the layer is kept.
+    pub directory: &'a Path,
+    /// The windows of its index.
+    pub windows: Option<Section>,
+}
+
 impl LayerSource {
-    /// The source of the layer of `size` bytes that is kept in `directory`, whose index has these windows.
-    pub fn new(
-        clients: Arc<Clients>,
-        readers: Readers,
-        layer: Digest,
-        size: u64,
-        directory: &Path,
-        windows: Option<Section>,
-    ) -> Self {
+    /// The source of a layer.
+    pub fn new(parts: LayerSourceParts<'_>) -> Self {
         Self {
             inner: Arc::new(Inner {
-                clients,
-                readers,
-                layer,
-                size,
-                directory: directory.to_owned(),
+                clients: parts.clients,
+                readers: parts.readers,
+                layer: parts.layer,
+                size: parts.size,
+                directory: parts.directory.to_owned(),
                 spools: Mutex::default(),
                 whole_windows: tokio::sync::Mutex::new(()),
-                windows_section: windows,
+                windows_section: parts.windows,
                 windows: Mutex::new(None),
             }),
         }
@@ -480,14 +489,14 @@ mod tests {
         };
         remember(directory.path(), origin).unwrap();
         let clients = Arc::new(Clients::new(&paths));
-        let source = LayerSource::new(
+        let source = LayerSource::new(LayerSourceParts {
             clients,
-            Arc::new(BTreeSet::new),
+            readers: Arc::new(BTreeSet::new),
             layer,
-            5000,
-            directory.path(),
-            None,
-        );
+            size: 5000,
+            directory: directory.path(),
+            windows: None,
+        });
         let ask = Ask {
             blob: Blob::Layer,
             range: 0..10,

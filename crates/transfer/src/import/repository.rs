@@ -264,16 +264,13 @@ impl Importer<'_> {
         facts: Facts,
         tags: &[Dated],
     ) -> Result<(), Refusal> {
-        put::manifest(
-            self.store,
-            &self.options.rules,
-            self.name,
+        let new = put::DatedManifest {
             digest,
             content,
             facts,
             tags,
-        )
-        .await?;
+        };
+        put::manifest(self.store, &self.options.rules, self.name, new).await?;
         Ok(())
     }
 }

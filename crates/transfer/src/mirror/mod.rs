@@ -25,7 +25,7 @@ pub use self::source::MirrorError;
 use self::blobs::Blobs;
 use self::names::Pair;
 use self::rate::Rate;
-use self::repository::Copier;
+use self::repository::{Copier, CopierParts};
 use self::source::{Source, Trouble};
 use crate::put::Rules;
 use crate::tally::Tally;
@@ -95,7 +95,14 @@ impl Mirror {
         let (registry, _) = self.settings.parts();
         let pair = Pair::new(registry, name, &self.settings.to).map_err(Trouble::Skip)?;
         let tags = self.source.tags(&pair.there).await?;
-        let copier = Copier::new(&self.settings, &self.rules, blobs, tally, &pair, &tags);
+        let parts = CopierParts {
+            settings: &self.settings,
+            rules: &self.rules,
+            blobs,
+            tally,
+            pair: &pair,
+        };
+        let copier = Copier::new(parts, &tags);
         copier.run(&tags).await.map_err(Trouble::End)
     }
 

@@ -39,21 +39,24 @@ pub(super) struct Copier<'a> {
     turns: KeyedLock<Digest>,
 }
 
+/// What a [`Copier`] is made of.
+pub(super) struct CopierParts<'a> {
+    pub(super) settings: &'a MirrorSettings,
+    pub(super) rules: &'a Rules,
+    pub(super) blobs: &'a Blobs,
+    pub(super) tally: &'a Tally,
+    pub(super) pair: &'a Pair,
+}
+
 impl<'a> Copier<'a> {
-    pub(super) fn new(
-        settings: &'a MirrorSettings,
-        rules: &'a Rules,
-        blobs: &'a Blobs,
-        tally: &'a Tally,
-        pair: &'a Pair,
-        tags: &[String],
-    ) -> Self {
+    /// The copier of a repository with these tags.
+    pub(super) fn new(parts: CopierParts<'a>, tags: &[String]) -> Self {
         Self {
-            settings,
-            rules,
-            blobs,
-            tally,
-            pair,
+            settings: parts.settings,
+            rules: parts.rules,
+            blobs: parts.blobs,
+            tally: parts.tally,
+            pair: parts.pair,
             attached: names::attached(tags),
             tagged: Mutex::default(),
             asked: Mutex::default(),
@@ -150,16 +153,13 @@ impl<'a> Copier<'a> {
         let gone = || Trouble::Skip(format!("{digest} was deleted here while it was copied"));
         let manifest = store.manifest(here, digest).await?.ok_or_else(gone)?;
         let facts = read(&manifest.content, Some(&manifest.media_type))?;
-        put::manifest(
-            store,
-            self.rules,
-            here,
+        let new = put::DatedManifest {
             digest,
-            manifest.content,
+            content: manifest.content,
             facts,
-            &[(tag, at)],
-        )
-        .await?;
+            tags: &[(tag, at)],
+        };
+        put::manifest(store, self.rules, here, new).await?;
         self.tally.add(|moved| moved.tags += 1);
         Ok(())
     }
@@ -232,16 +232,13 @@ impl<'a> Copier<'a> {
             }
         }
         self.bring(&facts, &fetched.bytes).await?;
-        put::manifest(
-            self.store(),
-            self.rules,
-            &self.pair.here,
+        let new = put::DatedManifest {
             digest,
-            fetched.bytes,
+            content: fetched.bytes,
             facts,
-            &[],
-        )
-        .await?;
+            tags: &[],
+        };
+        put::manifest(self.store(), self.rules, &self.pair.here, new).await?;
         self.tally.add(|moved| moved.manifests += 1);
         tree.insert(digest.clone());
         Ok(tree.into_iter().collect())
