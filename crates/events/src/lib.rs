@@ -1,6 +1,6 @@
 //! Events: what happened to the contents of a registry, for the audit log and for other programs.
 //!
-//! * [`event`]: what clients did, and the parts that hear of it ([`Listener`]); [`gone`]: what the registry deleted by its rules.
+//! * `event`: what clients did, and who is told of it ([`Listener`]); `deletion`: what the registry deleted by its rules.
 //! * [`audit`]: a log of both, a line of JSON each, with what was refused.
 //! * [`webhooks`], `delivery`: notifications of the former to other programs, in the format of CNCF distribution.
 //!
@@ -9,8 +9,8 @@
 //! May use: `access`, whose refusals are audited, `settings` and `kernel`. It knows neither the API nor the store.
 
 pub mod audit;
-pub mod deletion;
-pub mod event;
+mod deletion;
+mod event;
 pub mod webhooks;
 
 pub use deletion::{Gone, Thing};

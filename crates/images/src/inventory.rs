@@ -124,7 +124,7 @@ pub fn disk_bytes(directory: &Path) -> u64 {
     disk_usage::of_all([directory]).bytes
 }
 
-/// What this process's files without a name take (see [`crate::whole_blob_download`]), in bytes.
+/// What this process's files without a name take (see `whole_blob_download`), in bytes.
 fn arriving_bytes(layers: &Path) -> u64 {
     let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let arriving = descriptors.filter(|entry| {

@@ -4,19 +4,19 @@
 //! * [`images`]: the images of one installation, what every other module works on.
 //! * [`found_image`], [`prepared_layer`]: an image that was resolved, and a layer whose index is admitted; [`prepare`]: from one to
 //!   the other.
-//! * [`resolve`]: reference → manifest and configuration, from the registry or, when it is down, from a [`record`]; [`referrers`]: what
+//! * `resolve`: reference → manifest and configuration, from the registry or, when it is down, from a [`record`]; [`referrers`]: what
 //!   the registry lists beside the image.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the blob's own table of
 //!   contents, one that is offered, the image's index artifact (`xebec_artifact`). [`signatures`] vouch for artifacts, [`facts`] are what this host
-//!   knows of an index, [`budget`] bounds what indexes may take in memory, `index_cache` has those that are decoded.
-//! * [`streaming`]: a layer that has none of these is read whole and indexed while it streams in; [`lazy`] says why.
+//!   knows of an index, `budget` bounds what indexes may take in memory, `index_cache` has those that are decoded.
+//! * `streaming`: a layer that has none of these is read whole and indexed while it streams in; [`lazy`] says why.
 //! * [`admission`]: which layers of an image could be lazy, without making any so.
 //! * [`background_write`]: writes a start's notes while the start goes on; `deferred_sync`: syncs them to the disk after it.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image. [`embedded_config`]: the image's configuration
 //!   inside an artifact's manifest.
-//! * [`clients`]: the registry clients, [`registry_memory`] what earlier processes learned of registries.
-//! * [`origin`]: where fills get bytes from; [`whole_blob_download`] helps with registries that ignore ranges.
-//! * [`outages`]: tells the caller for which registry the request waits.
+//! * [`clients`]: the registry clients, `registry_memory` what earlier processes learned of registries.
+//! * [`origin`]: where fills get bytes from; `whole_blob_download` helps with registries that ignore ranges.
+//! * [`outages`]: who asked hears for which registry the request waits.
 //! * [`inventory`], [`known_images`], [`check`], [`proof`]: what is known and cached, and whether its bytes are right.
 //!   [`lookup`] finds an image by its name, or by the beginning of its digest.
 //!
@@ -28,7 +28,7 @@
 
 pub mod admission;
 pub mod background_write;
-pub mod budget;
+mod budget;
 pub mod check;
 pub mod choose;
 pub mod clients;
@@ -51,10 +51,10 @@ pub mod publish;
 pub mod record;
 pub mod referrers;
 pub mod registry_failure;
-pub mod registry_memory;
-pub mod resolve;
+mod registry_memory;
+mod resolve;
 pub mod signatures;
-pub mod streaming;
+mod streaming;
 mod sync;
 pub mod thread_priority;
-pub mod whole_blob_download;
+mod whole_blob_download;

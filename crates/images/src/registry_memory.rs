@@ -22,7 +22,7 @@ static CHANGING: Mutex<()> = Mutex::new(());
 
 /// The file.
 #[derive(Debug)]
-pub struct RememberedRegistries(PathBuf);
+pub(crate) struct RememberedRegistries(PathBuf);
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -33,7 +33,7 @@ struct Table {
 
 impl RememberedRegistries {
     /// What `file` says, which need not exist.
-    pub fn new(file: PathBuf) -> Self {
+    pub(crate) fn new(file: PathBuf) -> Self {
         Self(file)
     }
 

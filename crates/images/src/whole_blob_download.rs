@@ -19,7 +19,7 @@ use xebec_format::digest::{Digest, Digester};
 use xebec_oci::BlobStream;
 
 /// A blob on its way.
-pub struct WholeBlobDownload {
+pub(crate) struct WholeBlobDownload {
     file: Arc<File>,
     arrived: watch::Receiver<Arrived>,
 }
@@ -40,7 +40,7 @@ impl WholeBlobDownload {
     ///
     /// # Errors
     /// When the file cannot be made.
-    pub fn start(directory: &Path, blob: Digest, stream: BlobStream) -> io::Result<Self> {
+    pub(crate) fn start(directory: &Path, blob: Digest, stream: BlobStream) -> io::Result<Self> {
         let path = directory.join("arriving");
         let file = File::options()
             .read(true)
@@ -56,12 +56,12 @@ impl WholeBlobDownload {
     }
 
     /// Whether nothing more comes although something is missing.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.arrived.borrow().failure.is_some()
     }
 
     /// A reader that outlives a change of spools.
-    pub fn reader(&self) -> SpoolReader {
+    pub(crate) fn reader(&self) -> SpoolReader {
         SpoolReader {
             file: self.file.clone(),
             arrived: self.arrived.clone(),
@@ -70,7 +70,7 @@ impl WholeBlobDownload {
 }
 
 /// Reads a [`WholeBlobDownload`]. The blob goes on coming while there is a spool or a reader.
-pub struct SpoolReader {
+pub(crate) struct SpoolReader {
     file: Arc<File>,
     arrived: watch::Receiver<Arrived>,
 }
@@ -80,7 +80,7 @@ impl SpoolReader {
     ///
     /// # Errors
     /// A text for people: what ended the stream, or what the file system says.
-    pub async fn read(mut self, range: Range<u64>) -> Result<Bytes, String> {
+    pub(crate) async fn read(mut self, range: Range<u64>) -> Result<Bytes, String> {
         let there = |arrived: &Arrived| arrived.bytes >= range.end || arrived.failure.is_some();
         let arrived = self.arrived.wait_for(there).await.map(|arrived| arrived.clone());
         let arrived = arrived.map_err(|_| "the blob ended before the range".to_owned())?;

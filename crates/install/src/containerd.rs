@@ -11,11 +11,11 @@ use toml_edit::DocumentMut;
 use crate::keys::{Key, Wanted};
 
 /// Name of the snapshotter.
-pub const NAME: &str = "xebec";
+pub(crate) const NAME: &str = "xebec";
 
 /// Version of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     /// Of containerd 1.x.
     Two,
     /// Of containerd 2.x, and so is version 4 as far as it matters here.
@@ -27,7 +27,7 @@ impl Version {
     ///
     /// # Errors
     /// With what to do, when it is none that is known, or says nothing: that is version 1.
-    pub fn of(document: &DocumentMut) -> Result<Self, String> {
+    pub(crate) fn of(document: &DocumentMut) -> Result<Self, String> {
         match document.get("version").map(|item| item.as_integer()) {
             Some(Some(2)) => Ok(Self::Two),
             Some(Some(3 | 4)) => Ok(Self::Three),
@@ -41,7 +41,7 @@ impl Version {
     }
 
     /// The number that a new file says.
-    pub fn number(self) -> i64 {
+    pub(crate) fn number(self) -> i64 {
         match self {
             Self::Two => 2,
             Self::Three => 3,
@@ -50,7 +50,7 @@ impl Version {
 }
 
 /// What is to be set. `socket` is the snapshotter's and `data` the directory of its data, as the host sees them.
-pub fn keys(
+pub(crate) fn keys(
     version: Version,
     socket: &Path,
     data: &Path,
@@ -103,13 +103,13 @@ pub fn keys(
 }
 
 /// Where containerd listens, if its configuration says so.
-pub fn listens(document: &DocumentMut) -> Option<&str> {
+pub(crate) fn listens(document: &DocumentMut) -> Option<&str> {
     document.get("grpc")?.get("address")?.as_str()
 }
 
 /// Where containerd's own pulls unpack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unpack {
+pub(crate) enum Unpack {
     /// It is containerd 1.x, which has no such list.
     Unknown,
     /// The list is the built-in one.
@@ -120,7 +120,7 @@ pub enum Unpack {
 
 impl Unpack {
     /// What a file says, for a containerd of this major version, if that is known.
-    pub fn of(document: &DocumentMut, version: Version, containerd: Option<u32>) -> Self {
+    pub(crate) fn of(document: &DocumentMut, version: Version, containerd: Option<u32>) -> Self {
         let transfer = document
             .get("plugins")
             .and_then(|plugins| plugins.get("io.containerd.transfer.v1.local"));

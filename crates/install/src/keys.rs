@@ -8,7 +8,7 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Tab
 /// What a key is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub(crate) enum Wanted {
     /// This text.
     Text(String),
     /// Yes or no.
@@ -20,11 +20,11 @@ pub enum Wanted {
 }
 
 /// A key, from the top of the file.
-pub type Key = Vec<String>;
+pub(crate) type Key = Vec<String>;
 
 /// A key that was changed, and what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub(crate) struct Change {
     /// Which.
     pub key: Key,
     /// What it was made.
@@ -37,7 +37,7 @@ pub struct Change {
 
 impl Change {
     /// Whether it changed what an earlier one had made of the same key.
-    pub fn replaces(&self, earlier: &Change) -> bool {
+    pub(crate) fn replaces(&self, earlier: &Change) -> bool {
         let before = self.before.as_ref().and_then(|text| text.parse::<Value>().ok());
         let is_list = matches!(self.ours, Wanted::Among(_));
         !is_list
@@ -66,7 +66,7 @@ impl fmt::Display for Change {
 
 /// The file is not what it would have to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyError {
+pub(crate) struct KeyError {
     /// Which key, in dots.
     pub key: String,
     /// What stands there instead.
@@ -89,7 +89,11 @@ impl std::error::Error for KeyError {}
 ///
 /// # Errors
 /// When something on the way is no table, or no list where one is wanted.
-pub fn set(document: &mut DocumentMut, key: &[String], wanted: &Wanted) -> Result<Option<Change>, KeyError> {
+pub(crate) fn set(
+    document: &mut DocumentMut,
+    key: &[String],
+    wanted: &Wanted,
+) -> Result<Option<Change>, KeyError> {
     let Some((last, way)) = key.split_last() else {
         return Ok(None);
     };
@@ -131,7 +135,7 @@ pub fn set(document: &mut DocumentMut, key: &[String], wanted: &Wanted) -> Resul
 }
 
 /// Takes a change back. False when the key is no longer what it was made, and is left alone.
-pub fn undo(document: &mut DocumentMut, change: &Change) -> bool {
+pub(crate) fn undo(document: &mut DocumentMut, change: &Change) -> bool {
     let Some((last, way)) = change.key.split_last() else {
         return false;
     };
@@ -181,7 +185,7 @@ pub fn undo(document: &mut DocumentMut, change: &Change) -> bool {
 }
 
 /// Whether a key is as it was before it was changed, or would have been.
-pub fn is_as_before(document: &mut DocumentMut, change: &Change) -> bool {
+pub(crate) fn is_as_before(document: &mut DocumentMut, change: &Change) -> bool {
     let Some((last, way)) = change.key.split_last() else {
         return false;
     };
@@ -217,7 +221,7 @@ fn wrong(key: &[String], found: &'static str) -> KeyError {
 }
 
 /// A key as one writes it.
-pub fn dotted(key: &[String]) -> String {
+pub(crate) fn dotted(key: &[String]) -> String {
     let is_bare = |name: &str| {
         !name.is_empty()
             && name
@@ -232,7 +236,7 @@ pub fn dotted(key: &[String]) -> String {
 }
 
 /// What a file says of a key, if that is something else than wanted.
-pub fn contradicts(document: &DocumentMut, key: &[String], wanted: &Wanted) -> Option<String> {
+pub(crate) fn contradicts(document: &DocumentMut, key: &[String], wanted: &Wanted) -> Option<String> {
     let mut item = document.as_item();
     for name in key {
         item = item.as_table_like()?.get(name)?;

@@ -15,7 +15,7 @@ use crate::keys::Change;
 
 /// What was changed. Paths are as the host sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct Record {
     /// Files that were written whole, and what was written.
     pub files: BTreeMap<PathBuf, Digest>,
     /// Keys that were set in files of others, in that order.
@@ -35,7 +35,7 @@ impl Record {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read(file: &Path) -> Result<Self, Failure> {
+    pub(crate) fn read(file: &Path) -> Result<Self, Failure> {
         let bytes = match std::fs::read(file) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -54,7 +54,7 @@ impl Record {
     ///
     /// # Errors
     /// When it cannot be written; the old one is there still.
-    pub fn write(&self, file: &Path) -> Result<(), Failure> {
+    pub(crate) fn write(&self, file: &Path) -> Result<(), Failure> {
         let failed =
             |error: &dyn std::fmt::Display| Failure::host(format!("write {}", file.display()), error);
         let bytes = self.to_bytes()?;
@@ -74,12 +74,12 @@ impl Record {
     }
 
     /// Whether there is something to take back.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty() && self.keys.is_empty() && self.docker.is_empty()
     }
 
     /// Adds changes of keys. One that was changed before keeps what it was then, unless somebody changed it since.
-    pub fn add_keys(&mut self, file: &Path, changes: Vec<Change>) {
+    pub(crate) fn add_keys(&mut self, file: &Path, changes: Vec<Change>) {
         let known = self.keys.entry(file.to_owned()).or_default();
         for change in changes {
             // What it was before the first of them is what it will be again.

@@ -1,13 +1,13 @@
 //! References, manifests, and the registry client.
 //!
-//! * [`mod@reference`]: what a user types to name an image, taken apart and checked.
-//! * [`platform`]: which of an index's images fits a host.
+//! * `reference`: what a user types to name an image, taken apart and checked.
+//! * `platform`: which of an index's images fits a host.
 //! * [`manifest`], [`media_type`], [`image_config`]: what registries answer with, parsed within limits.
 //! * [`client`]: the [`Client`]: resolve, range reads, streams, referrers, push.
 //! * [`config`]: what a user may set about registries.
 //! * [`credentials`], [`auth`]: how Xebec logs in to registries, by the credentials that docker's users already have.
 //! * [`fuzzing`]: entry points for fuzz targets.
-//! * [`error`]: one error type that names registry, repository, object, cause, and what to do.
+//! * `error`: one error type that names registry, repository, object, cause, and what to do.
 //!
 //! Promises: this crate checks everything that a registry sends: manifests and configs against their digests, ranges against
 //! the request. Bytes of a *range* carry no digest of their own; the reader of spans verifies them. Credentials go only to the
@@ -19,14 +19,14 @@ pub mod auth;
 pub mod client;
 pub mod config;
 pub mod credentials;
-pub mod error;
+mod error;
 pub mod fuzzing;
 pub mod image_config;
 pub mod manifest;
 pub mod media_type;
 pub mod memory;
-pub mod platform;
-pub mod reference;
+mod platform;
+mod reference;
 mod transport;
 
 pub use client::{

@@ -13,13 +13,13 @@ use xebec_format::digest::{Digest, DigestError};
 use xebec_format::docker_hub::{DOCKER_HUB, registry_name};
 
 /// The registry that is meant when a reference names none.
-pub const DEFAULT_REGISTRY: &str = DOCKER_HUB;
+pub(crate) const DEFAULT_REGISTRY: &str = DOCKER_HUB;
 /// The tag that is meant when a reference has neither tag nor digest.
-pub const DEFAULT_TAG: &str = "latest";
+pub(crate) const DEFAULT_TAG: &str = "latest";
 /// Longest host and path together, in bytes (distribution's `NameTotalLengthMax`).
-pub const MAX_NAME_LENGTH: usize = 255;
+pub(crate) const MAX_NAME_LENGTH: usize = 255;
 /// Longest tag, in bytes (distribution spec, "Pulling manifests").
-pub const MAX_TAG_LENGTH: usize = 128;
+pub(crate) const MAX_TAG_LENGTH: usize = 128;
 
 /// A repository in a registry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 //!
 //! Its `subject` is the image manifest. It lists the recording, which is small and travels inside the manifest too (the
 //! `data` of its descriptor), and the zones that hold the pages: its own first, then those of earlier recordings that
-//! it goes on using, so that a registry keeps them; so are the windows of the indexes that zones carry ([`crate::bundled_indexes`]).
+//! it goes on using, so that a registry keeps them; so are the windows of the indexes that zones carry (`bundled_indexes`).
 //! The image's configuration is embedded, too: a start that asks for the artifact first need not ask for that, and can begin to make
 //! a container before it has any file of the image.
 
@@ -15,18 +15,18 @@ use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
 
 /// `artifactType` of the manifest.
-pub const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";
+pub(crate) const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";
 /// Media type of an encoded recording.
-pub const RECORDING_TYPE: &str = "application/vnd.xebec.runtime-image.recording.v1";
+pub(crate) const RECORDING_TYPE: &str = "application/vnd.xebec.runtime-image.recording.v1";
 /// Media type of a zone.
-pub const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
+pub(crate) const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
 
 /// Largest recording that travels inside the manifest: in base64 a third more, of the 4 MiB that registries take.
 const MAX_INLINE: usize = 1 << 20;
 
 /// The manifest of a recording, which refers to the image `subject`. `others` are blobs that belong to it: the windows of
 /// the indexes that its zones carry, the image's configuration.
-pub fn encode(
+pub(crate) fn encode(
     subject: Descriptor,
     recording: &[u8],
     zones: &[Zone],
@@ -58,7 +58,7 @@ pub fn encode(
 ///
 /// # Errors
 /// When it is something else.
-pub fn decode(manifest: Manifest, subject: Digest) -> Result<Descriptor, ArtifactError> {
+pub(crate) fn decode(manifest: Manifest, subject: Digest) -> Result<Descriptor, ArtifactError> {
     let manifest = artifact::expect(manifest, RUNTIME_IMAGE_TYPE, subject)?;
     manifest
         .layers

@@ -15,12 +15,12 @@ use xebec_format::runtime_image::{BundledIndex, RecordedLayer, Recording, Zone};
 use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
 
-/// Most bytes of indexes that one zone carries; the rest comes from the index artifact.
-pub const MAX_CARRIED: u64 = 64 << 20;
+/// Most bytes of indexes that one zone carries; what is more is had from the index artifact.
+pub(crate) const MAX_CARRIED: u64 = 64 << 20;
 
 /// The indexes that the zones of a new recording carry.
 #[derive(Debug, Default)]
-pub struct BundledIndexes {
+pub(crate) struct BundledIndexes {
     /// What its own zone begins with.
     pub front: Vec<u8>,
     /// Where they are. Zone 0 is the recording's own; those of earlier recordings count from 1.
@@ -29,7 +29,7 @@ pub struct BundledIndexes {
 
 impl BundledIndexes {
     /// What the zones of earlier recordings that are used again have of those `layers` that `may` be carried.
-    pub fn earlier(
+    pub(crate) fn earlier(
         layers: &[RecordedLayer],
         earlier: &[Recording],
         reused: &[Zone],
@@ -67,7 +67,7 @@ impl BundledIndexes {
     }
 
     /// The zones, counted from 1, that have the indexes of all layers that `may` be carried.
-    pub fn whole(&self, layers: &[RecordedLayer], may: &dyn Fn(LayerKey) -> bool) -> HashSet<u16> {
+    pub(crate) fn whole(&self, layers: &[RecordedLayer], may: &dyn Fn(LayerKey) -> bool) -> HashSet<u16> {
         let wanted = |number: &u16| {
             layers
                 .get(usize::from(*number))
@@ -87,7 +87,7 @@ impl BundledIndexes {
     ///
     /// # Errors
     /// When an index cannot be read.
-    pub fn add_own(
+    pub(crate) fn add_own(
         &mut self,
         store: &Store,
         layers: &[RecordedLayer],
@@ -118,7 +118,7 @@ impl BundledIndexes {
 ///
 /// # Errors
 /// When an index cannot be read.
-pub fn windows(store: &Store, recording: &Recording) -> Result<Vec<(LayerKey, Section)>, Failure> {
+pub(crate) fn windows(store: &Store, recording: &Recording) -> Result<Vec<(LayerKey, Section)>, Failure> {
     let mut windows = Vec::new();
     let carried: BTreeSet<u16> = recording.indexes.iter().map(|index| index.layer).collect();
     for layer in carried {
@@ -134,7 +134,7 @@ pub fn windows(store: &Store, recording: &Recording) -> Result<Vec<(LayerKey, Se
 }
 
 /// How an artifact lists a layer's windows.
-pub fn windows_descriptor(layer: Digest, windows: &Section) -> Descriptor {
+pub(crate) fn windows_descriptor(layer: Digest, windows: &Section) -> Descriptor {
     let blob = BlobRef {
         digest: windows.digest,
         size: windows.size,

@@ -8,8 +8,8 @@
 //!   indexes from the same answer, one of several starts fetches what all of them lack. [`load`] puts the missing
 //!   pages into the layers' data files; [`zone`] is a range of a zone in flight, received by `buffered_body`; [`bandwidth`] measures
 //!   registries, [`local_read_ahead`] reads present pages from the disk ahead of the service.
-//! * **A recording:** [`recorder`] notes which pages are read, [`record`] runs the service under it, [`publish`] makes the recording and
-//!   its zone, keeps and pushes them ([`artifact`]), with [`bundled_indexes`] and pages of earlier recordings ([`segment_dedup`]).
+//! * **A recording:** `recorder` notes which pages are read, [`record`] runs the service under it, [`publish`] makes the recording and
+//!   its zone, keeps and pushes them (`artifact`), with `bundled_indexes` and pages of earlier recordings (`segment_dedup`).
 //! * **A merge:** [`merge`] makes one recording of all recordings and profiles of an image, by [`merge_pages`] and `page_reads`.
 //! * [`summary`], [`chart`]: the recorded services, as text and as a picture; [`inventory`]: those that this host keeps; [`earlier`]:
 //!   those of other versions of an image.
@@ -20,10 +20,10 @@
 //! May use: `images`, `fill`, `views` and what these use, `artifact`, `keeper` for the client of the daemon, `container` to run what is
 //! recorded. It does not use `index`, `snapshotter` or `engines`.
 
-pub mod artifact;
+mod artifact;
 pub mod bandwidth;
 mod buffered_body;
-pub mod bundled_indexes;
+mod bundled_indexes;
 pub mod chart;
 pub mod earlier;
 pub mod find;
@@ -38,9 +38,9 @@ pub mod prepare;
 pub mod profile;
 pub mod publish;
 pub mod record;
-pub mod recorder;
+mod recorder;
 pub mod recording_store;
 pub mod recordings;
-pub mod segment_dedup;
+mod segment_dedup;
 pub mod summary;
 pub mod zone;

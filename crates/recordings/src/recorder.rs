@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A data file that is watched.
 #[derive(Clone, Copy, Debug)]
-pub struct Watched {
+pub(crate) struct Watched {
     /// The layer's place in the image.
     pub layer: u16,
     /// Pages of its data space.
@@ -32,7 +32,7 @@ pub struct Watched {
 
 /// A page of a layer's data space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Page {
+pub(crate) struct Page {
     /// The layer's place in the image.
     pub layer: u16,
     /// The page's number.
@@ -40,7 +40,7 @@ pub struct Page {
 }
 
 /// A recorder at work.
-pub struct Recorder {
+pub(crate) struct Recorder {
     orders: Arc<Orders>,
     thread: JoinHandle<Result<Vec<Page>, FanotifyError>>,
 }
@@ -58,7 +58,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When the kernel refuses the group or its mark.
-    pub fn start(mount: &Path, files: HashMap<FileIdentity, Watched>) -> Result<Self, Failure> {
+    pub(crate) fn start(mount: &Path, files: HashMap<FileIdentity, Watched>) -> Result<Self, Failure> {
         let doing = "record what is read";
         let group = Group::new().map_err(|error| Failure::host(doing, error))?;
         group
@@ -74,7 +74,7 @@ impl Recorder {
     }
 
     /// What is read from now on is not noted.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.orders.frozen.store(true, Ordering::Release);
     }
 
@@ -82,7 +82,7 @@ impl Recorder {
     ///
     /// # Errors
     /// When events could not be read or answered; what was noted until then is not worth having.
-    pub fn finish(self) -> Result<Vec<Page>, Failure> {
+    pub(crate) fn finish(self) -> Result<Vec<Page>, Failure> {
         self.orders.ended.store(true, Ordering::Release);
         match self.thread.join() {
             Ok(noted) => noted.map_err(|error| Failure::host("record what is read", error)),

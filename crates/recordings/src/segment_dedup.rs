@@ -19,7 +19,7 @@ type Page = (u16, u64);
 
 /// What is used again.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Reused {
+pub(crate) struct Reused {
     /// The zones; segments name them by their place here.
     pub zones: Vec<Zone>,
     /// The segments, ascending by zone and offset.
@@ -32,7 +32,7 @@ impl Reused {
     ///
     /// # Errors
     /// Those of `read_page`.
-    pub fn choose(
+    pub(crate) fn choose(
         earlier: &[Recording],
         layers: &[RecordedLayer],
         touched: &HashSet<Page>,
@@ -76,7 +76,7 @@ impl Reused {
     }
 
     /// The zones that pages of a service are in.
-    pub fn zones_of(&self, service: &Service) -> HashSet<u16> {
+    pub(crate) fn zones_of(&self, service: &Service) -> HashSet<u16> {
         let runs: Vec<PageRun> = service.touched.iter().map(|seen| seen.run).collect();
         let touched: HashSet<Page> = pages_of(&runs).collect();
         let segments = self.segments.iter();
@@ -85,7 +85,7 @@ impl Reused {
     }
 
     /// The pages that are in its segments.
-    pub fn pages(&self) -> HashSet<Page> {
+    pub(crate) fn pages(&self) -> HashSet<Page> {
         self.segments
             .iter()
             .flat_map(|segment| pages_of(&segment.runs))
@@ -97,7 +97,7 @@ impl Reused {
     ///
     /// # Errors
     /// Those of `read_page`.
-    pub fn unless_spread(
+    pub(crate) fn unless_spread(
         mut self,
         services: &[Service],
         mut read_page: impl FnMut(Page, &mut [u8; PAGE]) -> io::Result<bool>,

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use crate::error::SnapshotError;
 
 /// The labels, with user ids and with group ids. containerd's names.
-pub const LABELS: [&str; 2] = [
+pub(crate) const LABELS: [&str; 2] = [
     "containerd.io/snapshot/uidmapping",
     "containerd.io/snapshot/gidmapping",
 ];
@@ -88,7 +88,7 @@ impl IdMapping {
 
 /// Whether a snapshot that is committed is containerd's own copy of an image with other owners. Keys and names end with
 /// what the client called them.
-pub fn is_copy(key: &str, name: &str) -> bool {
+pub(crate) fn is_copy(key: &str, name: &str) -> bool {
     let own = |whole: &str| whole.rsplit('/').next().unwrap_or_default().to_owned();
     own(key).strip_suffix(COPY) == Some(&*own(name))
 }

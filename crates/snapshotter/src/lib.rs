@@ -4,12 +4,12 @@
 //! unpacked as a directory, as overlayfs wants it, and a layer that can be read lazily as a line in its store and nothing
 //! else: the view that shows it belongs to the implementer of [`LazyImages`] (the daemon).
 //!
-//! * [`api`]: the messages, as containerd's clients send them. [`server`]: the socket; [`service`]: calls to operations
+//! * [`api`]: the messages, as containerd's clients send them. [`server`]: the socket; `service`: calls to operations
 //!   and errors to gRPC's status codes.
 //! * [`Snapshotter`]: the operations. [`store`]: all snapshots, in one file that survives kills and power cuts; [`record`]: one
 //!   snapshot in it. [`directories`]: the directories beside it, with a reserve for a full disk.
-//! * [`mounts`]: how a chain becomes a mount; [`usage`]: its disk space; [`filters`]: which snapshots a client wants listed.
-//! * [`id_mapping`] and [`mapped`]: for containers in user namespaces.
+//! * `mounts`: how a chain becomes a mount; [`usage`]: its disk space; [`filters`]: which snapshots a client wants listed.
+//! * `id_mapping` and [`mapped`]: for containers in user namespaces.
 //! * [`containerd`]: a client of containerd's own services.
 //! * [`image_service`]: between the kubelet and containerd, for the logins of pulls.
 //! * [`relay`]: between Docker Engine and containerd, for the blobs of lazy layers.
@@ -24,17 +24,17 @@ pub mod containerd;
 pub mod directories;
 mod error;
 pub mod filters;
-pub mod id_mapping;
+mod id_mapping;
 pub mod image_service;
 pub mod lazy;
 mod locks;
 pub mod mapped;
-pub mod mounts;
+mod mounts;
 pub mod record;
 pub mod relay;
 mod reserve;
 pub mod server;
-pub mod service;
+mod service;
 mod snapshotter;
 pub mod store;
 pub mod usage;

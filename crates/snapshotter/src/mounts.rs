@@ -17,7 +17,7 @@ use crate::id_mapping::IdMapping;
 
 /// What a mount is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layers<'a> {
+pub(crate) struct Layers<'a> {
     /// [`Kind::Active`] or [`Kind::View`].
     pub kind: Kind,
     /// How ids of the directories below it are mapped.
@@ -31,7 +31,7 @@ pub struct Layers<'a> {
 }
 
 /// What a client has to mount.
-pub fn compose(layers: &Layers<'_>) -> Vec<Mount> {
+pub(crate) fn compose(layers: &Layers<'_>) -> Vec<Mount> {
     let is_read_only = layers.kind == Kind::View;
     let mount = match layers.lower {
         [] => bind(layers.upper, is_read_only),

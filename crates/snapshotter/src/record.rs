@@ -51,7 +51,7 @@ pub struct Record {
     /// How ids of what is below are mapped. Later labels change nothing: files were written by it.
     #[prost(message, optional, tag = "10")]
     pub id_mapping: Option<IdMapping>,
-    /// It is containerd's copy of an image with mapped owners; see [`crate::id_mapping`].
+    /// It is containerd's copy of an image with mapped owners; see `id_mapping`.
     #[prost(bool, tag = "11")]
     pub is_copy: bool,
 }
