@@ -25,7 +25,7 @@ use xebec_kernel::clock;
 use xebec_kernel::file::FileIdentity;
 
 use crate::deletion::{Gone, Thing};
-use crate::event::{Event, EventKind, Listener};
+use crate::event::{Event, EventKind, Listener, cut};
 
 /// The longest line, in bytes.
 pub const MAX_LINE: usize = 8 * 1024;

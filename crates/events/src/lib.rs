@@ -1,6 +1,6 @@
 //! Events: what happened to the contents of a registry, for the audit log and for other programs.
 //!
-//! * `event`: what clients did, and who is told of it ([`Listener`]); `deletion`: what the registry deleted by its rules.
+//! * `event`: what clients did, and the parts that hear of it ([`Listener`]); `deletion`: what the registry deleted by its rules.
 //! * [`audit`]: a log of both, a line of JSON each, with what was refused.
 //! * [`webhooks`], `delivery`: notifications of the former to other programs, in the format of CNCF distribution.
 //!
@@ -10,8 +10,11 @@
 
 pub mod audit;
 mod deletion;
+mod delivery;
 mod event;
+mod reports;
 pub mod webhooks;
 
 pub use deletion::{Gone, Thing};
 pub use event::{Event, EventKind, Listener, Origin};
+pub use reports::Reports;

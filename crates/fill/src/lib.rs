@@ -2,7 +2,7 @@
 //!
 //! * [`events`]: the worker's intake of fanotify events, through the journal that outlives it, and the answers to them.
 //! * [`fill_service`]: brings the bytes of an event into its layer's data file, then answers; `layer_lookup` finds the layer of an
-//!   event, [`served`] is a layer that is served, [`usage`] says who needs it.
+//!   event, [`served`] is a layer that is served, [`usage`] says which readers need it.
 //! * [`inflight_pages`]: pages that another request is fetching; a reader joins that request instead of sending its own.
 //! * [`waits`]: which readers wait or waited, for how long, and why; `wait_metrics` counts them, [`reading_process`] says in which
 //!   container they are. [`access_log`]: the pages for which a start raised events.

@@ -16,7 +16,7 @@
 //!   inside an artifact's manifest.
 //! * [`clients`]: the registry clients, `registry_memory` what earlier processes learned of registries.
 //! * [`origin`]: where fills get bytes from; `whole_blob_download` helps with registries that ignore ranges.
-//! * [`outages`]: who asked hears for which registry the request waits.
+//! * [`outages`]: tells the caller for which registry the request waits.
 //! * [`inventory`], [`known_images`], [`check`], [`proof`]: what is known and cached, and whether its bytes are right.
 //!   [`lookup`] finds an image by its name, or by the beginning of its digest.
 //!

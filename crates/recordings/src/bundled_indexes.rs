@@ -15,7 +15,7 @@ use xebec_format::runtime_image::{BundledIndex, RecordedLayer, Recording, Zone};
 use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
 
-/// Most bytes of indexes that one zone carries; what is more is had from the index artifact.
+/// Most bytes of indexes that one zone carries; the rest comes from the index artifact.
 pub(crate) const MAX_CARRIED: u64 = 64 << 20;
 
 /// The indexes that the zones of a new recording carry.
