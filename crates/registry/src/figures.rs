@@ -1,11 +1,8 @@
 //! Figures for Prometheus that others count or keep, read at each scrape: of upstreams, logins, webhooks and the store. A scrape waits for
 //! none of them: sums over the store are those of some minutes ago ([`Store::sums`]). Labels are names of the configuration.
 
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::atomic::Ordering;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -17,27 +14,7 @@ use xebec_upstream::Upstreams;
 
 use crate::state::Registry;
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Outcome {
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OfUpstream {
-    upstream: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct UpstreamOutcome {
-    upstream: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ReceiverOutcome {
-    receiver: String,
-    outcome: &'static str,
-}
+type Labels = Vec<(&'static str, String)>;
 
 /// Adds all that the registry's parts know.
 pub(crate) fn add(to: &mut Figures, registry: &Registry) {
@@ -45,12 +22,16 @@ pub(crate) fn add(to: &mut Figures, registry: &Registry) {
     of_reports(to, &registry.reports);
     of_store(to, &registry.store);
     let logins = registry.guard.logins().into_iter().flatten();
-    let logins = counters(logins.map(|(outcome, count)| (Outcome { outcome }, count)));
+    let logins = counters(logins.map(|(outcome, count)| (vec![of_outcome(outcome)], count)));
     to.register("logins", "Passwords by how they turned out", logins);
 }
 
-fn counters<L: Clone + Hash + Eq>(values: impl IntoIterator<Item = (L, u64)>) -> Family<L, Counter> {
-    let family = Family::<L, Counter>::default();
+fn of_outcome(outcome: &'static str) -> (&'static str, String) {
+    ("outcome", outcome.to_owned())
+}
+
+fn counters(values: impl IntoIterator<Item = (Labels, u64)>) -> Family<Labels, Counter> {
+    let family = Family::<Labels, Counter>::default();
     for (label, value) in values {
         family.get_or_create(&label).inc_by(value);
     }
@@ -65,25 +46,18 @@ fn gauge(value: u64) -> Gauge {
 
 fn of_upstreams(to: &mut Figures, upstreams: &Upstreams) {
     let asked = upstreams.all().flat_map(|(prefix, upstream)| {
-        let label = |outcome| UpstreamOutcome {
-            upstream: prefix.to_owned(),
-            outcome,
-        };
-        upstream
-            .counts()
-            .outcomes()
-            .map(|(outcome, count)| (label(outcome), count))
+        let labels = |outcome| vec![("upstream", prefix.to_owned()), of_outcome(outcome)];
+        let outcomes = upstream.counts().outcomes();
+        outcomes.map(|(outcome, count)| (labels(outcome), count))
     });
     let help = "Requests to upstreams by what they came to";
     to.register("upstream_requests", help, counters(asked));
-    let label = |prefix: &str| OfUpstream {
-        upstream: prefix.to_owned(),
-    };
+    let label = |prefix: &str| vec![("upstream", prefix.to_owned())];
     let received = upstreams.all();
     let received = counters(received.map(|(prefix, upstream)| (label(prefix), upstream.counts().received())));
     let help = "Bytes of blobs that came from upstreams";
     to.register_with_unit("upstream_received", help, Unit::Bytes, received);
-    let alone = Family::<OfUpstream, Gauge>::default();
+    let alone = Family::<Labels, Gauge>::default();
     for (prefix, upstream) in upstreams.all() {
         alone
             .get_or_create(&label(prefix))
@@ -102,11 +76,8 @@ fn of_reports(to: &mut Figures, reports: &Reports) {
             ("failed_tries", &counters.failed),
         ]
         .map(|(outcome, counter)| {
-            let receiver = receiver.to_owned();
-            (
-                ReceiverOutcome { receiver, outcome },
-                counter.load(Ordering::Relaxed),
-            )
+            let labels = vec![("receiver", receiver.to_owned()), of_outcome(outcome)];
+            (labels, counter.load(Ordering::Relaxed))
         })
     });
     to.register(
