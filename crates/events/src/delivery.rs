@@ -18,7 +18,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::webhooks::Counters;
+use crate::counters::Counters;
 
 /// The name of the header with the signature.
 const SIGNATURE: HeaderName = HeaderName::from_static("x-xebec-signature-256");

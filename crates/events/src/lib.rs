@@ -9,6 +9,7 @@
 //! May use: `access`, whose refusals are audited, `settings` and `kernel`. It knows neither the API nor the store.
 
 pub mod audit;
+mod counters;
 mod deletion;
 mod delivery;
 mod event;

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -25,6 +25,7 @@ use xebec_kernel::clock;
 use xebec_settings::pattern::RepositoryPattern;
 use xebec_settings::period::Period;
 
+use crate::counters::Counters;
 use crate::delivery::Delivery;
 use crate::event::{Event, EventKind, Listener, cut};
 
@@ -195,19 +196,6 @@ pub enum WebhookError {
         /// Which header.
         name: String,
     },
-}
-
-/// What happened to the events of one receiver.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Taken by the receiver.
-    pub delivered: AtomicU64,
-    /// Requests that failed.
-    pub failed: AtomicU64,
-    /// Given up, or too many for the queue.
-    pub dropped: AtomicU64,
-    /// In the queue, or being sent.
-    pub waiting: AtomicU64,
 }
 
 /// Tells all receivers.
