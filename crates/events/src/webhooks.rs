@@ -25,7 +25,7 @@ use xebec_kernel::clock;
 use xebec_settings::pattern::RepositoryPattern;
 use xebec_settings::period::Period;
 
-use crate::counters::Counters;
+pub use crate::counters::Counters;
 use crate::delivery::Delivery;
 use crate::event::{Event, EventKind, Listener, cut};
 
