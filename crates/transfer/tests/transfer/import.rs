@@ -257,7 +257,7 @@ async fn push_again(here: &Here, digest: &Digest, tag: &str) -> Digest {
         references: Vec::new(),
         subject: None,
         artifact_type: None,
-        annotations: manifest.annotations,
+        annotations: Default::default(),
         immutable: Vec::new(),
         is_pushed: true,
     };

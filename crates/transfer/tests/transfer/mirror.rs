@@ -326,7 +326,7 @@ async fn tags_that_vanished_stay_unless_the_mirror_prunes() {
             references: Vec::new(),
             subject: None,
             artifact_type: None,
-            annotations: manifest.annotations.clone(),
+            annotations: Default::default(),
             immutable: Vec::new(),
             is_pushed: true,
         };
