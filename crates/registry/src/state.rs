@@ -54,8 +54,10 @@ pub struct Registry {
     pub settings: ApiSettings,
     /// Where what is not here may be.
     pub upstreams: Upstreams,
-    /// Room in memory for manifests.
+    /// Room in memory for manifests that are sent to clients.
     pub memory: Memory,
+    /// Room for those that come in: slow pushes keep no client from pulling.
+    pub incoming: Memory,
     /// Figures.
     pub metrics: Metrics,
     /// Which tags stay as they are.
@@ -85,6 +87,7 @@ impl Registry {
             settings: ApiSettings::default(),
             upstreams: Upstreams::default(),
             memory: Memory::default(),
+            incoming: Memory::default(),
             metrics: Metrics::new(),
             immutability: Immutability::default(),
             quotas: Quotas::default(),

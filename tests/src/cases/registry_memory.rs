@@ -17,6 +17,7 @@ const CLIENTS: usize = 60;
 const SENT: usize = 4_000_000;
 /// All of that at once is 240 MB.
 const MOST_MEMORY_MIB: u64 = 100;
+const TYPE: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json\r\n";
 
 pub(crate) fn cases() -> Vec<Case> {
     let case = |name: &str, run: fn(&World) -> Result<Outcome>| Case {
@@ -48,17 +49,21 @@ fn slow_manifests(world: &World) -> Result<Outcome> {
         slow.push(stream);
     }
     let mut client = Client::new(&registry.address);
-    let answer = client.ask("GET", "/v2/a/manifests/none", "", b"")?;
+    let push = |client: &mut Client| client.ask("PUT", "/v2/a/manifests/none", TYPE, b"{}");
+    let answer = push(&mut client)?;
     ensure!(
         answer.status == 503,
         "a manifest for which no room is: {answer:?}"
     );
+    // Those that go out have room of their own.
+    let pulled = client.ask("GET", "/v2/a/manifests/none", "", b"")?;
+    ensure!(pulled.status == 404, "{pulled:?}");
     ensure!(answer.header("retry-after").is_some(), "{answer:?}");
     let memory = registry.peak_memory()?;
     ensure!(memory <= MOST_MEMORY_MIB, "{memory} MiB with {CLIENTS} manifests");
     drop(slow);
-    let answer = client.ask("GET", "/v2/a/manifests/none", "", b"")?;
-    ensure!(answer.status == 404, "there is room again: {answer:?}");
+    let answer = push(&mut client)?;
+    ensure!(answer.status == 400, "there is room again: {answer:?}");
     ensure!(registry.end()?, "the registry did not end well");
     Ok(Outcome::Passed(format!(
         "{memory} MiB at most with {CLIENTS} manifests that do not go on, {taken} of which were sent whole but for a byte"

@@ -322,7 +322,7 @@ fn tags(call: &Call<'_>, reference: &Reference) -> Result<Vec<Tag>, ApiError> {
 async fn content(call: &mut Call<'_>) -> Result<(bytes::Bytes, Room), ApiError> {
     let limit = call.registry.settings.max_manifest;
     let coming = quota::announced(call).unwrap_or(limit).min(limit);
-    let room = call.room(coming).await?;
+    let room = call.registry.incoming.room(call.parts, coming).await?;
     // It holds its room meanwhile: it may take its time, but not as much as it likes.
     let time = MANIFEST_TIME + Duration::from_secs(coming / SLOWEST);
     let read = tokio::time::timeout(time, call.body.read(limit)).await;
