@@ -2,7 +2,7 @@
 //! (`application/vnd.docker.distribution.events.v1+json`).
 //!
 //! Each receiver has a bounded queue and a task of its own, so that neither a request nor another receiver waits for one that is
-//! slow. Events are sent in order, several in one request when several wait ([`crate::delivery`]). What clients say of themselves is
+//! slow. Events are sent in order, several in one request when several wait (`delivery`). What clients say of themselves is
 //! cut, as in the audit log. A server that ends in order sends what waits first; events that wait when it ends without warning are
 //! lost.
 //!
