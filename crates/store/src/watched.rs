@@ -76,7 +76,7 @@ impl<T: Copy> Remembered<T> {
     }
 }
 
-/// A check whose outcome counts for a while. Whoever comes meanwhile waits for the one that is under way.
+/// A check whose outcome counts for a while. A caller that comes meanwhile waits for the one that is under way.
 #[derive(Default)]
 pub(crate) struct Check(tokio::sync::Mutex<Option<(Instant, Result<(), String>)>>);
 

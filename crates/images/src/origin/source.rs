@@ -59,7 +59,7 @@ struct Inner {
 pub struct LayerSourceParts<'a> {
     /// Clients of the registries.
     pub clients: Arc<Clients>,
-    /// Who reads the layer.
+    /// What waits for the bytes.
     pub readers: Readers,
     /// Digest of the layer blob.
     pub layer: Digest,

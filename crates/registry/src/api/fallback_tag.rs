@@ -96,7 +96,6 @@ mod tests {
             "latest",
             "sha256-abc",
             &format!("sha256-{digits}.sig"),
-            &format!("sha512-{digits}{digits}"),
             &format!("sha384-{digits}"),
         ] {
             assert_eq!(beginning(&tag(other)), None, "{other}");

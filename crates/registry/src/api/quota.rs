@@ -44,7 +44,7 @@ pub(crate) async fn room(
     admitted.map(Some).map_err(|error| refused(&error))
 }
 
-/// Adds up what is stored, where the last sum is too old. Who comes meanwhile waits for it, and none begins another.
+/// Adds up what is stored, where the last sum is too old. A request that comes meanwhile waits for it, and begins none itself.
 async fn add_up(
     call: &Call<'_>,
     repository: &RepositoryName,

@@ -46,6 +46,8 @@ async fn manifests_that_come_slowly_leave_no_room_for_more() {
     let registry = narrow().await;
     let config = registry.push_blob("a", b"{}").await;
     let manifest = artifact(&config, &config, "quick");
+    let pushed = registry.push_manifest("a", "quick", &manifest).await;
+    assert_eq!(pushed.status(), StatusCode::CREATED);
     let head = format!(
         "PUT /v2/a/manifests/slow HTTP/1.1\r\nHost: x\r\nContent-Type: {OCI_MANIFEST}\r\nContent-Length: {}\r\n\r\n{{",
         4 << 20

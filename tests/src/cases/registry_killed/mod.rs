@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use client::{GRACE, UPLOAD_LASTS, Worker};
 use model::{Counts, Fact, Model, Place};
+use power::Disk;
 
 use super::registry::missing;
 use crate::engines::Engines;
@@ -82,11 +83,15 @@ fn cut(world: &World) -> Result<Outcome> {
     if let Some(skipped) = missing(&[]) {
         return Ok(skipped);
     }
-    power::new_disk(world)?;
+    let disk = Disk::new(world.path("node0/data"))?;
     let objects = vec![world.path("node0/data/objects")];
     let (soak, cuts) = (Soak::new(world, 1, None, objects), kills(FEW[2])?);
     soak.run(cuts, |nodes, addresses| {
-        soak.cut_again_and_again(nodes, addresses, cuts)
+        for cut in 0..cuts {
+            let done = soak.cut(&disk, nodes, addresses);
+            done.with_context(|| format!("cut {cut}"))?;
+        }
+        Ok(())
     })
 }
 
@@ -218,6 +223,23 @@ impl<'a> Soak<'a> {
             self.look(&mut Worker::new(0, &self.model, addresses))?;
         }
         Ok(())
+    }
+
+    /// The power goes; the node, the only one, is killed, and comes back on what is on the disk.
+    fn cut(&self, disk: &Disk, nodes: &mut [OwnRegistry], addresses: &[String]) -> Result<()> {
+        let (node, address) = nodes.first_mut().zip(addresses.first()).context("no node")?;
+        let port = address.rsplit(':').next().unwrap_or_default().parse()?;
+        std::thread::sleep(Duration::from_millis(fastrand::u64(LATER)));
+        self.model.power(false);
+        disk.cut()?;
+        node.kill()?;
+        {
+            let _no_collection = self.disk.lock();
+            disk.mount_again()?;
+        }
+        *node = self.start(0, port)?;
+        self.model.power(true);
+        self.look(&mut Worker::new(0, &self.model, addresses))
     }
 
     /// After a start: blobs that were acknowledged a moment ago are there, and some images.
