@@ -49,7 +49,9 @@ fn slow_manifests(world: &World) -> Result<Outcome> {
         slow.push(stream);
     }
     let mut client = Client::new(&registry.address);
-    let push = |client: &mut Client| client.ask("PUT", "/v2/a/manifests/none", TYPE, b"{}");
+    // More than what is left of this client's room.
+    let large = vec![b' '; 1_000_000];
+    let push = |client: &mut Client| client.ask("PUT", "/v2/a/manifests/none", TYPE, &large);
     let answer = push(&mut client)?;
     ensure!(
         answer.status == 503,

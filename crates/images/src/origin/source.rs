@@ -59,7 +59,7 @@ struct Inner {
 pub struct LayerSourceParts<'a> {
     /// Clients of the registries.
     pub clients: Arc<Clients>,
-    /// What waits for the bytes.
+    /// Names the repositories of the images that read it just now.
     pub readers: Readers,
     /// Digest of the layer blob.
     pub layer: Digest,

@@ -128,7 +128,7 @@ impl<'a> Soak<'a> {
     fn new(world: &'a World, nodes: usize, engines: Option<Engines>, objects: Vec<PathBuf>) -> Self {
         let more = engines.as_ref().map_or("", |engines| &engines.configuration);
         let configuration = format!(
-            "[storage]\nreserve = \"0\"\ngrace = \"{}s\"\nupload_timeout = \"{}s\"\n{more}[collection]\nevery = \"1s\"\n[indexing]\nenabled = false\n",
+            "[storage]\nreserve = \"1m\"\ngrace = \"{}s\"\nupload_timeout = \"{}s\"\n{more}[collection]\nevery = \"1s\"\n[indexing]\nenabled = false\n",
             GRACE.as_secs(),
             2 * UPLOAD_LASTS.as_secs(),
         );
