@@ -28,6 +28,14 @@ pub fn isolated(name: &str, limit: Duration, body: impl FnOnce()) {
     if is_inner() {
         return body();
     }
+    // A name that no test has would run none, and succeed. The harness calls a test's thread by the test, unless it has one thread only.
+    let thread = std::thread::current().name().map(str::to_owned);
+    assert!(
+        thread
+            .as_deref()
+            .is_none_or(|thread| thread == name || thread == "main"),
+        "{name} is not the full name of this test, {thread:?}"
+    );
     let arguments = ["--exact", name, "--nocapture", "--test-threads=1"];
     if let Some(status) = run_isolated(&arguments, limit) {
         assert!(status.success(), "{name}: {status}");

@@ -75,7 +75,10 @@ fn a_signal_that_a_child_starts_with_blocked_waits() {
     let child = shell("kill -USR1 $$; exit 3").blocked(&[usr1]).start().unwrap();
     assert_eq!(child.wait().unwrap(), Ending::Exited(3));
     let child = Spawn::own_executable()
-        .arguments(["--exact", "a_signal_that_a_child_starts_with_blocked_waits"])
+        .arguments([
+            "--exact",
+            "spawn::a_signal_that_a_child_starts_with_blocked_waits",
+        ])
         .variable("XEBEC_TEST_BLOCKED", "1")
         .blocked(&[usr1])
         .start()

@@ -1,7 +1,5 @@
 //! The guarded mount as the kernel really does it: what the design rests on, asserted.
 
-#[path = "../isolation/mod.rs"]
-mod isolation;
 mod world;
 
 use std::fs::File;
@@ -10,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isolation::isolated;
+use crate::isolation::isolated;
 use world::{LARGE, World, drop_caches, noise};
 use xebec_kernel::fanotify::{Answered, Denial, FanotifyError, Group};
 use xebec_kernel::journal::Verdict;
@@ -24,7 +22,7 @@ fn allow(_: u64) -> Verdict {
 
 #[test]
 fn reads_through_the_view_are_filled_first() {
-    isolated("reads_through_the_view_are_filled_first", LIMIT, || {
+    isolated("guarded::reads_through_the_view_are_filled_first", LIMIT, || {
         let Some(world) = World::new() else { return };
         world.guard();
         let _view = world.mount(&world.path("guarded/data"));
@@ -38,19 +36,23 @@ fn reads_through_the_view_are_filled_first() {
 /// The design's order (mark first, mount second) is not a matter of taste: the reverse reads zeros.
 #[test]
 fn a_mark_that_comes_after_the_mount_guards_nothing() {
-    isolated("a_mark_that_comes_after_the_mount_guards_nothing", LIMIT, || {
-        let Some(world) = World::new() else { return };
-        mount::bind_private(&world.path("layers"), &world.path("guarded")).unwrap();
-        let _view = world.mount(&world.path("guarded/data"));
-        world.group.mark_mount(&world.path("guarded")).unwrap();
-        let filler = world.fill(allow);
-        let read = std::fs::read(world.path("view/large")).unwrap();
-        assert!(
-            read == vec![0; LARGE],
-            "this kernel guards files that were opened before the mark"
-        );
-        assert_eq!(filler.events(), []);
-    });
+    isolated(
+        "guarded::a_mark_that_comes_after_the_mount_guards_nothing",
+        LIMIT,
+        || {
+            let Some(world) = World::new() else { return };
+            mount::bind_private(&world.path("layers"), &world.path("guarded")).unwrap();
+            let _view = world.mount(&world.path("guarded/data"));
+            world.group.mark_mount(&world.path("guarded")).unwrap();
+            let filler = world.fill(allow);
+            let read = std::fs::read(world.path("view/large")).unwrap();
+            assert!(
+                read == vec![0; LARGE],
+                "this kernel guards files that were opened before the mark"
+            );
+            assert_eq!(filler.events(), []);
+        },
+    );
 }
 
 /// After the last holder of a group died: a new group's mark on the same mount counts for what was opened under the
@@ -58,7 +60,7 @@ fn a_mark_that_comes_after_the_mount_guards_nothing() {
 #[test]
 fn the_next_groups_mark_counts_for_files_that_are_open_already() {
     isolated(
-        "the_next_groups_mark_counts_for_files_that_are_open_already",
+        "guarded::the_next_groups_mark_counts_for_files_that_are_open_already",
         LIMIT,
         || {
             let Some(mut world) = World::new() else { return };
@@ -82,7 +84,7 @@ fn the_next_groups_mark_counts_for_files_that_are_open_already() {
 
 #[test]
 fn the_ordinary_path_is_free() {
-    isolated("the_ordinary_path_is_free", LIMIT, || {
+    isolated("guarded::the_ordinary_path_is_free", LIMIT, || {
         let Some(world) = World::new() else { return };
         world.guard();
         // Nobody answers: were this guarded, it would hang.
@@ -96,7 +98,7 @@ fn the_ordinary_path_is_free() {
 #[test]
 fn a_denied_read_fails_with_its_errno_and_can_be_tried_again() {
     isolated(
-        "a_denied_read_fails_with_its_errno_and_can_be_tried_again",
+        "guarded::a_denied_read_fails_with_its_errno_and_can_be_tried_again",
         LIMIT,
         || {
             let Some(world) = World::new() else { return };
@@ -127,24 +129,28 @@ fn a_denied_read_fails_with_its_errno_and_can_be_tried_again() {
 
 #[test]
 fn a_denied_read_of_the_view_is_an_error_never_zeros() {
-    isolated("a_denied_read_of_the_view_is_an_error_never_zeros", LIMIT, || {
-        let Some(world) = World::new() else { return };
-        world.guard();
-        let _view = world.mount(&world.path("guarded/data"));
-        {
-            let _filler = world.fill(|_| Verdict::Deny(Denial::NoSpace));
-            let error = std::fs::read(world.path("view/large")).unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(Denial::Io.errno()));
-        }
-        let _filler = world.fill(allow);
-        assert!(std::fs::read(world.path("view/large")).unwrap() == world.large());
-    });
+    isolated(
+        "guarded::a_denied_read_of_the_view_is_an_error_never_zeros",
+        LIMIT,
+        || {
+            let Some(world) = World::new() else { return };
+            world.guard();
+            let _view = world.mount(&world.path("guarded/data"));
+            {
+                let _filler = world.fill(|_| Verdict::Deny(Denial::NoSpace));
+                let error = std::fs::read(world.path("view/large")).unwrap_err();
+                assert_eq!(error.raw_os_error(), Some(Denial::Io.errno()));
+            }
+            let _filler = world.fill(allow);
+            assert!(std::fs::read(world.path("view/large")).unwrap() == world.large());
+        },
+    );
 }
 
 #[test]
 fn an_ignored_file_costs_no_event_until_it_is_asked_for_again() {
     isolated(
-        "an_ignored_file_costs_no_event_until_it_is_asked_for_again",
+        "guarded::an_ignored_file_costs_no_event_until_it_is_asked_for_again",
         LIMIT,
         || {
             let Some(world) = World::new() else { return };
@@ -181,7 +187,7 @@ fn an_ignored_file_costs_no_event_until_it_is_asked_for_again() {
 
 #[test]
 fn an_unmarked_mount_is_silent_at_once() {
-    isolated("an_unmarked_mount_is_silent_at_once", LIMIT, || {
+    isolated("guarded::an_unmarked_mount_is_silent_at_once", LIMIT, || {
         let Some(world) = World::new() else { return };
         world.guard();
         let _view = world.mount(&world.path("guarded/data"));
@@ -195,7 +201,7 @@ fn an_unmarked_mount_is_silent_at_once() {
 #[test]
 fn without_read_ahead_an_event_is_the_page_that_was_touched() {
     isolated(
-        "without_read_ahead_an_event_is_the_page_that_was_touched",
+        "guarded::without_read_ahead_an_event_is_the_page_that_was_touched",
         LIMIT,
         || {
             let Some(world) = World::new() else { return };
@@ -240,7 +246,7 @@ fn without_read_ahead_an_event_is_the_page_that_was_touched() {
 #[test]
 fn read_ahead_can_be_chosen_for_each_of_many_mounts_at_once() {
     isolated(
-        "read_ahead_can_be_chosen_for_each_of_many_mounts_at_once",
+        "guarded::read_ahead_can_be_chosen_for_each_of_many_mounts_at_once",
         LIMIT,
         || {
             let Some(world) = World::new() else { return };
@@ -269,7 +275,7 @@ fn read_ahead_can_be_chosen_for_each_of_many_mounts_at_once() {
 
 #[test]
 fn an_answer_to_nobody_is_told_apart() {
-    isolated("an_answer_to_nobody_is_told_apart", LIMIT, || {
+    isolated("guarded::an_answer_to_nobody_is_told_apart", LIMIT, || {
         let group = Group::new().unwrap();
         assert_eq!(group.allow(77).unwrap(), Answered::NotOwed);
         assert_eq!(group.deny(77, Denial::Io).unwrap(), Answered::NotOwed);
@@ -280,7 +286,7 @@ fn an_answer_to_nobody_is_told_apart() {
 
 #[test]
 fn five_hundred_devices_mount() {
-    isolated("five_hundred_devices_mount", LIMIT, || {
+    isolated("guarded::five_hundred_devices_mount", LIMIT, || {
         let Some(world) = World::new() else { return };
         world.guard();
         let devices: u16 = 500;
@@ -332,7 +338,7 @@ fn give_devices(world: &World, devices: u16) {
 #[test]
 fn paths_longer_than_the_kernel_takes_are_guarded_too() {
     isolated(
-        "paths_longer_than_the_kernel_takes_are_guarded_too",
+        "guarded::paths_longer_than_the_kernel_takes_are_guarded_too",
         LIMIT,
         || {
             let Some(world) = World::new() else { return };
@@ -356,7 +362,7 @@ fn paths_longer_than_the_kernel_takes_are_guarded_too() {
 #[test]
 fn a_detached_view_is_read_by_its_descriptor_and_vanishes_with_it() {
     isolated(
-        "a_detached_view_is_read_by_its_descriptor_and_vanishes_with_it",
+        "guarded::a_detached_view_is_read_by_its_descriptor_and_vanishes_with_it",
         LIMIT,
         || {
             let Some(world) = World::new() else { return };
@@ -381,7 +387,7 @@ fn a_detached_view_is_read_by_its_descriptor_and_vanishes_with_it() {
 #[test]
 fn when_the_group_ends_readers_see_zeros_which_is_why_there_is_a_keeper() {
     isolated(
-        "when_the_group_ends_readers_see_zeros_which_is_why_there_is_a_keeper",
+        "guarded::when_the_group_ends_readers_see_zeros_which_is_why_there_is_a_keeper",
         LIMIT,
         || {
             let Some(mut world) = World::new() else { return };

@@ -1,7 +1,5 @@
 //! A directory at whose door others wait, as a runtime waits for a container's root.
 
-mod isolation;
-
 use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use isolation::isolated;
+use crate::isolation::isolated;
 use xebec_kernel::mount::automount::Automount;
 use xebec_kernel::mount::{Attributes, Overlay};
 
@@ -102,32 +100,36 @@ fn said(child: Child) -> String {
 
 #[test]
 fn an_entering_process_waits_for_the_mount() {
-    isolated("an_entering_process_waits_for_the_mount", LIMIT, || {
-        let place = Place::new();
-        let Some(automount) = place.attach() else { return };
-        let (one, other) = (place.enter(), place.enter_with("private"));
-        // This process's own group sees an empty directory.
-        assert_eq!(fs::read_dir(&place.door).unwrap().count(), 0);
-        let mounted = place.overlay.mount_at(&place.door, Attributes::empty()).unwrap();
-        assert!(waiting() > 0, "nobody has let them in");
-        automount.open(&mounted).unwrap();
-        assert_eq!((said(one), said(other)), ("hello".to_owned(), "hello".to_owned()));
-        // A process that comes later does not wait, whether there is an answer or not.
-        let late = || {
-            let mut cat = Command::new("cat");
-            let cat = cat.arg(place.door.join("greeting")).process_group(0);
-            cat.output().unwrap().stdout
-        };
-        assert_eq!(late(), b"hello");
-        drop(automount);
-        assert_eq!(late(), b"hello");
-        assert_eq!(place.clear(), 2);
-    });
+    isolated(
+        "automount::an_entering_process_waits_for_the_mount",
+        LIMIT,
+        || {
+            let place = Place::new();
+            let Some(automount) = place.attach() else { return };
+            let (one, other) = (place.enter(), place.enter_with("private"));
+            // This process's own group sees an empty directory.
+            assert_eq!(fs::read_dir(&place.door).unwrap().count(), 0);
+            let mounted = place.overlay.mount_at(&place.door, Attributes::empty()).unwrap();
+            assert!(waiting() > 0, "nobody has let them in");
+            automount.open(&mounted).unwrap();
+            assert_eq!((said(one), said(other)), ("hello".to_owned(), "hello".to_owned()));
+            // A process that comes later does not wait, whether there is an answer or not.
+            let late = || {
+                let mut cat = Command::new("cat");
+                let cat = cat.arg(place.door.join("greeting")).process_group(0);
+                cat.output().unwrap().stdout
+            };
+            assert_eq!(late(), b"hello");
+            drop(automount);
+            assert_eq!(late(), b"hello");
+            assert_eq!(place.clear(), 2);
+        },
+    );
 }
 
 #[test]
 fn nobody_waits_for_what_will_not_come() {
-    isolated("nobody_waits_for_what_will_not_come", LIMIT, || {
+    isolated("automount::nobody_waits_for_what_will_not_come", LIMIT, || {
         let place = Place::new();
         let Some(automount) = place.attach() else { return };
         let child = place.enter();
@@ -143,20 +145,24 @@ fn nobody_waits_for_what_will_not_come() {
 
 #[test]
 fn a_waiter_for_a_process_that_died_can_be_killed() {
-    isolated("a_waiter_for_a_process_that_died_can_be_killed", LIMIT, || {
-        let place = Place::new();
-        let Some(automount) = place.attach() else { return };
-        let mut child = place.enter();
-        // Nobody will ever answer.
-        std::mem::forget(automount);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while waiting() > 0 {
-            assert!(Instant::now() < deadline, "somebody still waits");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        assert_eq!(place.clear(), 1);
-        assert_eq!(fs::read_dir(&place.door).unwrap().count(), 0);
-    });
+    isolated(
+        "automount::a_waiter_for_a_process_that_died_can_be_killed",
+        LIMIT,
+        || {
+            let place = Place::new();
+            let Some(automount) = place.attach() else { return };
+            let mut child = place.enter();
+            // Nobody will ever answer.
+            std::mem::forget(automount);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while waiting() > 0 {
+                assert!(Instant::now() < deadline, "somebody still waits");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            assert_eq!(place.clear(), 1);
+            assert_eq!(fs::read_dir(&place.door).unwrap().count(), 0);
+        },
+    );
 }

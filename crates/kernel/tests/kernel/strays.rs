@@ -25,7 +25,11 @@ fn strays_are_closed_and_nothing_else() {
     }
     let file = File::open("/dev/null").unwrap();
     let child = Spawn::own_executable()
-        .arguments(["--exact", "strays_are_closed_and_nothing_else", "--nocapture"])
+        .arguments([
+            "--exact",
+            "strays::strays_are_closed_and_nothing_else",
+            "--nocapture",
+        ])
         .variable(ROLE, "1")
         .descriptor(file.as_fd(), STRAY)
         .start()

@@ -1,12 +1,10 @@
 //! Bind mounts, overlays and unmounting, as containers use them.
 
-mod isolation;
-
 use std::fs::{self, File};
 use std::path::Path;
 use std::time::Duration;
 
-use isolation::isolated;
+use crate::isolation::isolated;
 use rustix::fs::XattrFlags;
 
 use xebec_kernel::mount::{self, Attributes, MountError, Overlay, Top};
@@ -27,7 +25,7 @@ fn get(path: &Path, name: &str) -> Option<Vec<u8>> {
 #[test]
 fn an_overlay_keeps_attributes_and_leaves_lower_directories_alone() {
     isolated(
-        "an_overlay_keeps_attributes_and_leaves_lower_directories_alone",
+        "mounts::an_overlay_keeps_attributes_and_leaves_lower_directories_alone",
         LIMIT,
         || {
             let place = tempfile::tempdir().unwrap();
@@ -79,56 +77,64 @@ fn an_overlay_keeps_attributes_and_leaves_lower_directories_alone() {
 /// `trusted.overlay.*` attributes in a layer are other people's data: they must not move contents about.
 #[test]
 fn a_lower_directory_cannot_redirect_to_another() {
-    isolated("a_lower_directory_cannot_redirect_to_another", LIMIT, || {
-        let place = tempfile::tempdir().unwrap();
-        let path = |name: &str| place.path().join(name);
-        for directory in ["top/shown", "bottom/secret", "root"] {
-            fs::create_dir_all(path(directory)).unwrap();
-        }
-        fs::write(path("bottom/secret/key"), b"secret").unwrap();
-        set(&path("top/shown"), "trusted.overlay.redirect", b"/secret");
-        let overlay = Overlay::new().lower(path("top")).lower(path("bottom"));
+    isolated(
+        "mounts::a_lower_directory_cannot_redirect_to_another",
+        LIMIT,
+        || {
+            let place = tempfile::tempdir().unwrap();
+            let path = |name: &str| place.path().join(name);
+            for directory in ["top/shown", "bottom/secret", "root"] {
+                fs::create_dir_all(path(directory)).unwrap();
+            }
+            fs::write(path("bottom/secret/key"), b"secret").unwrap();
+            set(&path("top/shown"), "trusted.overlay.redirect", b"/secret");
+            let overlay = Overlay::new().lower(path("top")).lower(path("bottom"));
 
-        let following = overlay.clone().option("redirect_dir", Some("follow"));
-        following.mount_at(&path("root"), Attributes::empty()).unwrap();
-        assert!(
-            path("root/shown/key").exists(),
-            "this kernel would not redirect anyway: the test shows nothing"
-        );
-        Top::at(&path("root")).unwrap().unwrap().unmount().unwrap();
+            let following = overlay.clone().option("redirect_dir", Some("follow"));
+            following.mount_at(&path("root"), Attributes::empty()).unwrap();
+            assert!(
+                path("root/shown/key").exists(),
+                "this kernel would not redirect anyway: the test shows nothing"
+            );
+            Top::at(&path("root")).unwrap().unwrap().unmount().unwrap();
 
-        overlay.mount_at(&path("root"), Attributes::empty()).unwrap();
-        assert!(!path("root/shown/key").exists());
-    });
+            overlay.mount_at(&path("root"), Attributes::empty()).unwrap();
+            assert!(!path("root/shown/key").exists());
+        },
+    );
 }
 
 #[test]
 fn many_lower_directories_with_long_names_mount() {
-    isolated("many_lower_directories_with_long_names_mount", LIMIT, || {
-        let place = tempfile::tempdir().unwrap();
-        let mut overlay = Overlay::new();
-        for number in 0..200 {
-            let lower = place.path().join(format!("{number:0200}"));
-            fs::create_dir(&lower).unwrap();
-            fs::write(lower.join("top"), number.to_string()).unwrap();
-            fs::write(lower.join(number.to_string()), b"").unwrap();
-            overlay = overlay.lower(lower);
-        }
-        let root = place.path().join("root");
-        fs::create_dir(&root).unwrap();
-        overlay.mount_at(&root, Attributes::empty()).unwrap();
-        assert_eq!(
-            fs::read(root.join("top")).unwrap(),
-            b"0",
-            "the first one given is the topmost"
-        );
-        assert_eq!(fs::read_dir(&root).unwrap().count(), 201);
-    });
+    isolated(
+        "mounts::many_lower_directories_with_long_names_mount",
+        LIMIT,
+        || {
+            let place = tempfile::tempdir().unwrap();
+            let mut overlay = Overlay::new();
+            for number in 0..200 {
+                let lower = place.path().join(format!("{number:0200}"));
+                fs::create_dir(&lower).unwrap();
+                fs::write(lower.join("top"), number.to_string()).unwrap();
+                fs::write(lower.join(number.to_string()), b"").unwrap();
+                overlay = overlay.lower(lower);
+            }
+            let root = place.path().join("root");
+            fs::create_dir(&root).unwrap();
+            overlay.mount_at(&root, Attributes::empty()).unwrap();
+            assert_eq!(
+                fs::read(root.join("top")).unwrap(),
+                b"0",
+                "the first one given is the topmost"
+            );
+            assert_eq!(fs::read_dir(&root).unwrap().count(), 201);
+        },
+    );
 }
 
 #[test]
 fn a_private_bind_stays_private() {
-    isolated("a_private_bind_stays_private", LIMIT, || {
+    isolated("mounts::a_private_bind_stays_private", LIMIT, || {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
         for directory in ["shared/origin/inner", "shared/bound"] {
@@ -152,28 +158,34 @@ fn a_private_bind_stays_private() {
 
 #[test]
 fn a_busy_mount_says_so_and_can_be_taken_out_lazily() {
-    isolated("a_busy_mount_says_so_and_can_be_taken_out_lazily", LIMIT, || {
-        let place = tempfile::tempdir().unwrap();
-        let path = |name: &str| place.path().join(name);
-        fs::create_dir(path("origin")).unwrap();
-        fs::create_dir(path("bound")).unwrap();
-        fs::write(path("origin/file"), b"").unwrap();
-        mount::bind_private(&path("origin"), &path("bound")).unwrap();
-        let held = File::open(path("bound/file")).unwrap();
-        let bound = || Top::at(&path("bound")).unwrap();
-        let error = bound().unwrap().unmount().unwrap_err();
-        assert!(matches!(error, MountError::Unmount { .. }) && error.to_string().contains("still uses it"));
-        bound().unwrap().detach().unwrap();
-        assert!(!mount::is_mounted(&path("bound")).unwrap());
-        drop(held);
-        assert!(bound().is_none());
-    });
+    isolated(
+        "mounts::a_busy_mount_says_so_and_can_be_taken_out_lazily",
+        LIMIT,
+        || {
+            let place = tempfile::tempdir().unwrap();
+            let path = |name: &str| place.path().join(name);
+            fs::create_dir(path("origin")).unwrap();
+            fs::create_dir(path("bound")).unwrap();
+            fs::write(path("origin/file"), b"").unwrap();
+            mount::bind_private(&path("origin"), &path("bound")).unwrap();
+            let held = File::open(path("bound/file")).unwrap();
+            let bound = || Top::at(&path("bound")).unwrap();
+            let error = bound().unwrap().unmount().unwrap_err();
+            assert!(
+                matches!(error, MountError::Unmount { .. }) && error.to_string().contains("still uses it")
+            );
+            bound().unwrap().detach().unwrap();
+            assert!(!mount::is_mounted(&path("bound")).unwrap());
+            drop(held);
+            assert!(bound().is_none());
+        },
+    );
 }
 
 #[test]
 fn what_is_mounted_is_found_when_its_directory_was_removed() {
     isolated(
-        "what_is_mounted_is_found_when_its_directory_was_removed",
+        "mounts::what_is_mounted_is_found_when_its_directory_was_removed",
         LIMIT,
         || {
             let place = tempfile::tempdir().unwrap();

@@ -1,9 +1,5 @@
 //! Trees are removed whole, whatever their shape, and what is mounted in them is left.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
-mod isolation;
-
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
@@ -11,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use isolation::isolated;
+use crate::isolation::isolated;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use xebec_kernel::mount::is_mounted;
@@ -55,7 +51,7 @@ fn all_kinds_of_files_go_and_what_links_lead_to_stays() {
 #[test]
 fn deep_trees_take_few_descriptors_and_little_stack() {
     isolated(
-        "deep_trees_take_few_descriptors_and_little_stack",
+        "remove::deep_trees_take_few_descriptors_and_little_stack",
         Duration::from_secs(20),
         || {
             const DEPTH: usize = 50_000;
@@ -99,7 +95,7 @@ fn deep_trees_take_few_descriptors_and_little_stack() {
 
 #[test]
 fn what_is_mounted_is_left() {
-    isolated("what_is_mounted_is_left", Duration::from_secs(20), || {
+    isolated("remove::what_is_mounted_is_left", Duration::from_secs(20), || {
         let directory = tempfile::tempdir().unwrap();
         let other = directory.path().join("other");
         fs::create_dir(&other).unwrap();

@@ -1,11 +1,9 @@
 //! The checks of `xebec doctor`, on a directory where everything works and on one where it cannot.
 
-mod isolation;
-
 use std::path::Path;
 use std::time::Duration;
 
-use isolation::isolated;
+use crate::isolation::isolated;
 use xebec_kernel::features::{Outcome, check_all};
 
 fn outcome(directory: &Path, name: &str) -> Outcome {
@@ -18,7 +16,7 @@ fn outcome(directory: &Path, name: &str) -> Outcome {
 #[test]
 fn everything_works_on_this_hosts_disk_and_nothing_is_left() {
     isolated(
-        "everything_works_on_this_hosts_disk_and_nothing_is_left",
+        "features::everything_works_on_this_hosts_disk_and_nothing_is_left",
         Duration::from_secs(20),
         || {
             let directory = tempfile::tempdir().unwrap();
@@ -41,7 +39,7 @@ fn everything_works_on_this_hosts_disk_and_nothing_is_left() {
 #[test]
 fn a_file_system_without_pre_content_events_is_named() {
     isolated(
-        "a_file_system_without_pre_content_events_is_named",
+        "features::a_file_system_without_pre_content_events_is_named",
         Duration::from_secs(20),
         || {
             let directory = tempfile::tempdir().unwrap();
@@ -56,7 +54,7 @@ fn a_file_system_without_pre_content_events_is_named() {
 #[test]
 fn a_directory_that_is_not_there_is_an_answer_too() {
     isolated(
-        "a_directory_that_is_not_there_is_an_answer_too",
+        "features::a_directory_that_is_not_there_is_an_answer_too",
         Duration::from_secs(20),
         || {
             assert_eq!(outcome(Path::new("/nowhere"), "root directory"), Outcome::Missing);
@@ -70,7 +68,7 @@ fn a_directory_that_is_not_there_is_an_answer_too() {
 #[test]
 fn a_full_and_a_read_only_directory_are_named_as_such() {
     isolated(
-        "a_full_and_a_read_only_directory_are_named_as_such",
+        "features::a_full_and_a_read_only_directory_are_named_as_such",
         Duration::from_secs(20),
         || {
             use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};

@@ -3,8 +3,6 @@
 //! The deterministic part of what `crates/fill/tests/keeper` does at random. A worker here is this executable
 //! again, started with the group and the journal at the numbers 3 and 4, as the keeper does.
 
-mod isolation;
-
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
@@ -13,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use isolation::isolated;
+use crate::isolation::isolated;
 use xebec_kernel::fanotify::{Denial, Group};
 use xebec_kernel::journal::{Journal, JournalError, Owed, Stage, Verdict, observe_stages};
 use xebec_kernel::mount;
@@ -84,14 +82,14 @@ fn worker() {
 
 #[test]
 fn what_was_recorded_is_answered() {
-    isolated("what_was_recorded_is_answered", LIMIT, || {
+    isolated("succession::what_was_recorded_is_answered", LIMIT, || {
         succession("dies", "answers what was recorded")
     });
 }
 
 #[test]
 fn what_was_only_read_is_answered() {
-    isolated("what_was_only_read_is_answered", LIMIT, || {
+    isolated("succession::what_was_only_read_is_answered", LIMIT, || {
         succession("dies before it records", "answers what was not recorded");
     });
 }
@@ -99,7 +97,7 @@ fn what_was_only_read_is_answered() {
 #[test]
 fn what_nobody_answers_is_denied_before_the_group_ends() {
     isolated(
-        "what_nobody_answers_is_denied_before_the_group_ends",
+        "succession::what_nobody_answers_is_denied_before_the_group_ends",
         LIMIT,
         || {
             let place = Place::new();
@@ -168,7 +166,7 @@ impl Place {
 
     fn start(&self, role: &str) -> Ending {
         let spawn = Spawn::own_executable()
-            .arguments(["--exact", "worker", "--nocapture", "--test-threads=1"])
+            .arguments(["--exact", "succession::worker", "--nocapture", "--test-threads=1"])
             .variable(ROLE, role)
             .variable(PLACE, self.directory.path())
             // In an order that only works when numbers are not overwritten too early.
