@@ -89,7 +89,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn functions_fit_a_screen_or_say_why_not() {
-    let crates = crate::crates();
+    let crates = super::crates();
     let mut files = Vec::new();
     for entry in fs::read_dir(&crates).unwrap() {
         let directory = entry.unwrap().path().join("src");

@@ -1,8 +1,6 @@
 //! Every call that unmounts, removes, kills, chmods or overwrites stands in a file that `docs/security.md` lists, with how it is
 //! shown there that the thing is Xebec's. A new one fails here until somebody has said so.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

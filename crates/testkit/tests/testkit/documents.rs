@@ -1,8 +1,6 @@
 //! Documents, and comments as far as they are documents: what they refer to is there (files by links, sources by their path in
 //! backquotes), the map and the README name all crates and pages, and sentences name their actor.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -5,13 +5,6 @@
 //!
 //! [`functions`] reads how long each function is.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on should stop"
-)]
-
 mod circles;
 mod functions;
 mod modules;
@@ -19,7 +12,7 @@ mod modules;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use modules::Sources;
+use self::modules::Sources;
 
 fn crates() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,7 +1,5 @@
 //! Crates are layers: what may depend on what is written down here, and anything else fails.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;

@@ -1,0 +1,13 @@
+//! The project as a whole: its layers, files, documents and test programs, and the calls that could harm other users of a host.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should stop"
+)]
+
+mod dependency_direction;
+mod documents;
+mod file_circles;
+mod nothing_of_others;
+mod test_programs;
