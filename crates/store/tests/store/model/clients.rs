@@ -69,8 +69,8 @@ pub(super) fn steps(state: &State, variant: Variant, next: &mut Vec<(&'static st
             Kind::GoOn => go_on(&mut reached, &mut client, number, variant),
             Kind::Look => look(&mut reached, &mut client, variant),
             Kind::Mount => mount(&mut reached, &mut client),
-            Kind::DeleteManifest => delete_manifest(&mut reached, &mut client),
-            Kind::DeleteBlob => delete_blob(&mut reached, &mut client),
+            Kind::DeleteManifest => delete_manifest(&mut reached, &mut client, variant),
+            Kind::DeleteBlob => delete_blob(&mut reached, &mut client, variant),
             Kind::Cancel => cancel(&mut reached, &mut client),
             Kind::Read => read(&mut reached, &mut client),
         };
@@ -163,6 +163,7 @@ fn record(state: &mut State, client: &mut Client, key: usize, repository: usize,
             state.blob = Some(Blob {
                 key,
                 condemned: false,
+                unchecked: true,
                 age: 0,
             });
         }
@@ -187,6 +188,7 @@ fn put_manifest(state: &mut State, client: &mut Client, repository: usize) {
     if state.links[repository].is_some() {
         state.manifests[repository] = true;
         state.link(repository);
+        state.unchecked[repository] = false;
     } else if client.age <= PATIENCE && !state.taken[repository] {
         state.complaint = Some("a manifest was refused although its blob was promised");
     }
@@ -242,22 +244,20 @@ fn mount(state: &mut State, client: &mut Client) -> Option<&'static str> {
     }
 }
 
-fn delete_manifest(state: &mut State, client: &mut Client) -> Option<&'static str> {
+fn delete_manifest(state: &mut State, client: &mut Client, variant: Variant) -> Option<&'static str> {
     (client.step == 0 && state.manifests[0]).then(|| {
         client.step = END;
         state.manifests[0] = false;
+        state.unchecked[0] |= state.links[0].is_some() && variant != Variant::DeletionUnnoted;
         "the manifest is deleted"
     })
 }
 
-fn delete_blob(state: &mut State, client: &mut Client) -> Option<&'static str> {
+fn delete_blob(state: &mut State, client: &mut Client, variant: Variant) -> Option<&'static str> {
     (client.step == 0 && state.links[0].is_some()).then(|| {
         client.step = END;
-        state.links[0] = None;
+        state.unlink(0, variant);
         state.taken[0] = true;
-        if let Some(blob) = state.blob.as_mut().filter(|blob| !blob.condemned) {
-            blob.age = 0;
-        }
         "the blob is taken from its repository"
     })
 }

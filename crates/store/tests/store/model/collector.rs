@@ -35,14 +35,28 @@ fn records(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)
     };
     for repository in 0..2 {
         let is_old = state.links[repository].is_some_and(|age| age > grace || grace == 0);
-        if is_old && !state.manifests[repository] {
-            push("a link that no manifest needs goes", &|reached| {
-                reached.links[repository] = None;
-                if let Some(blob) = reached.blob.as_mut().filter(|blob| !blob.condemned) {
-                    blob.age = 0;
+        match (is_old && state.unchecked[repository], state.manifests[repository]) {
+            (true, false) => push("a link that no manifest needs goes", &|reached| {
+                reached.unlink(repository, variant);
+            }),
+            (true, true) if variant == Variant::KeepLater => {
+                if state.seen.is_none() {
+                    push("a link is seen to be needed", &|reached| {
+                        reached.seen = Some(repository)
+                    });
                 }
-            });
+            }
+            (true, true) => push("a link that is needed is checked", &|reached| {
+                reached.unchecked[repository] = false;
+            }),
+            (false, _) => {}
         }
+    }
+    if let Some(repository) = state.seen {
+        push("the link that was seen to be needed is checked", &|reached| {
+            reached.unchecked[repository] = false;
+            reached.seen = None;
+        });
     }
     for key in 0..KEYS {
         if state.uploads[key].is_some_and(|age| age > TIMEOUT) {
@@ -52,10 +66,17 @@ fn records(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)
             });
         }
     }
-    let Some(blob) = state.blob.filter(|blob| blob.age > GRACE) else {
+    let Some(blob) = state.blob.filter(|blob| blob.age > GRACE && blob.unchecked) else {
         return;
     };
     let is_unlinked = state.links == [None, None];
+    if !is_unlinked && !blob.condemned {
+        push("a blob that a repository has is checked", &|reached| {
+            if let Some(blob) = &mut reached.blob {
+                blob.unchecked = false;
+            }
+        });
+    }
     if is_unlinked && !blob.condemned {
         push("the blob is condemned", &|reached| {
             if let Some(blob) = &mut reached.blob {

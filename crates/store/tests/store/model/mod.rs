@@ -36,6 +36,12 @@ pub(super) enum Variant {
     ForgetDuplicate,
     /// A client is told that a blob is here, and nothing is noted.
     NoPromise,
+    /// A manifest goes, and no collection is told to look at the links that it needed.
+    DeletionUnnoted,
+    /// A repository loses a blob, and no collection is told to look at that.
+    LossUnnoted,
+    /// A collection notes that a link is needed after the transaction in which it saw that.
+    KeepLater,
 }
 
 /// Follows every order of steps; the first state in which something is wrong, with the steps to it.
@@ -114,18 +120,23 @@ fn left_over(state: &State, variant: Variant) -> Option<&'static str> {
     }
 }
 
-/// Where it may begin: nothing is here; the blob is here and a manifest names it; it is here, and nothing names it any more; it is
-/// condemned.
+/// Where it may begin: nothing is here; the blob is here and a manifest names it, which a collection has seen, or which none has looked
+/// at; it is here, and nothing names it any more; it is condemned.
 fn starts() -> Vec<State> {
     let empty = State::default();
     let mut kept = empty.with_blob(Blob::old(false));
     kept.links[0] = Some(state::OLD);
     kept.manifests[0] = true;
+    let mut unchecked = kept.clone();
+    unchecked.unchecked[0] = true;
+    kept.blob.iter_mut().for_each(|blob| blob.unchecked = false);
     let mut loose = empty.with_blob(Blob::old(false));
     loose.links[0] = Some(state::OLD);
+    loose.unchecked[0] = true;
     vec![
         empty.clone(),
         kept,
+        unchecked,
         loose,
         empty.with_blob(Blob::old(false)),
         empty.with_blob(Blob::old(true)),
@@ -188,6 +199,9 @@ fn each_rule_of_the_protocol_is_needed() {
         Untouched,
         ForgetDuplicate,
         NoPromise,
+        DeletionUnnoted,
+        LossUnnoted,
+        KeepLater,
     ];
     for variant in variants {
         assert!(

@@ -1,5 +1,6 @@
 //! The records and objects of one digest, as far as the protocol cares, and how old everything is.
 
+use super::Variant;
 use super::clients::Client;
 
 /// The grace time, in ticks. Everything older is as old as that.
@@ -26,6 +27,8 @@ pub(super) enum Object {
 pub(super) struct Blob {
     pub(super) key: usize,
     pub(super) condemned: bool,
+    /// Whether a collection has to look at it.
+    pub(super) unchecked: bool,
     pub(super) age: u8,
 }
 
@@ -34,6 +37,7 @@ impl Blob {
         Self {
             key: FIRST_KEY,
             condemned,
+            unchecked: true,
             age: OLD,
         }
     }
@@ -54,6 +58,8 @@ pub(super) struct State {
     pub(super) blob: Option<Blob>,
     /// How old the link of each repository is.
     pub(super) links: [Option<u8>; 2],
+    /// Whether a collection has to look at the link of each repository.
+    pub(super) unchecked: [bool; 2],
     /// Which repository has a manifest that names the blob.
     pub(super) manifests: [bool; 2],
     /// From which repository a user has taken the blob: what a manifest lacks there is not the protocol's fault.
@@ -69,6 +75,8 @@ pub(super) struct State {
     /// A write whose client has died, and that the store is still busy with, and for how long.
     pub(super) late: Option<(usize, u8)>,
     pub(super) sweeping: Option<Sweep>,
+    /// The repository whose link a collection has seen to be needed, if it notes that in a transaction of its own.
+    pub(super) seen: Option<usize>,
     /// What a client found wrong.
     pub(super) complaint: Option<&'static str>,
 }
@@ -83,11 +91,20 @@ impl State {
 
     /// The transaction by which a repository has the blob.
     pub(super) fn link(&mut self, repository: usize) {
+        self.unchecked[repository] |= self.links[repository].is_none();
         self.links[repository] = Some(0);
         self.taken[repository] = false;
-        if let Some(blob) = self.blob.as_mut().filter(|blob| blob.condemned) {
-            blob.condemned = false;
+        if let Some(blob) = self.blob.as_mut().filter(|blob| blob.condemned || blob.unchecked) {
+            (blob.condemned, blob.unchecked, blob.age) = (false, false, 0);
+        }
+    }
+
+    /// The part of a transaction by which a repository loses the blob.
+    pub(super) fn unlink(&mut self, repository: usize, variant: Variant) {
+        self.links[repository] = None;
+        if let Some(blob) = self.blob.as_mut().filter(|blob| !blob.condemned) {
             blob.age = 0;
+            blob.unchecked |= variant != Variant::LossUnnoted;
         }
     }
 
@@ -123,6 +140,7 @@ impl State {
     pub(super) fn end_all(&mut self) {
         self.clients.clear();
         self.sweeping = None;
+        self.seen = None;
     }
 
     pub(super) fn wrong(&self) -> Option<&'static str> {
@@ -138,9 +156,16 @@ impl State {
         if self.blob.is_none() && self.links.iter().any(Option::is_some) {
             return Some("a repository has a blob that is not there");
         }
+        if self.blob.is_some_and(|blob| !blob.unchecked) && self.links == [None, None] {
+            return Some("no collection looks at a blob that no repository has");
+        }
         for repository in 0..2 {
             if self.manifests[repository] && self.links[repository].is_none() && !self.taken[repository] {
                 return Some("a manifest lacks its blob");
+            }
+            let is_passed_over = self.links[repository].is_some() && !self.unchecked[repository];
+            if is_passed_over && !self.manifests[repository] {
+                return Some("no collection looks at a link that no manifest needs");
             }
         }
         None
