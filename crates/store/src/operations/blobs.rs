@@ -1,4 +1,4 @@
-//! Blobs: found, read, mounted, deleted.
+//! Blobs: found, read, mounted.
 
 use std::io;
 use std::ops::Range;
@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use crate::digest::Digest;
 use crate::error::{Result, StoreError};
-use crate::model::{Blob, IsHeld};
+use crate::model::Blob;
 use crate::name::RepositoryName;
 use crate::objects::BlobReader;
-use crate::operations::manifests::held_by;
-use crate::records::{blobs, repositories, tags};
+use crate::records::{blobs, repositories};
 use crate::store::{Store, now};
 
 impl Store {
@@ -170,38 +169,5 @@ impl Store {
             repositories::with_blob(tx, &digest, n)
         })
         .await
-    }
-
-    /// Takes a blob from a repository, also one that a manifest of it names; `false` if it has none. Its bytes go with a collection,
-    /// when no repository has it any more.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn delete_blob(&self, repository: &RepositoryName, digest: &Digest) -> Result<bool> {
-        self.delete_blob_unless(repository, digest, None).await
-    }
-
-    /// The same, if no tag that is held leads to a manifest that names it. That is decided in the transaction that takes it.
-    ///
-    /// # Errors
-    /// If a tag holds it, or the database fails.
-    pub async fn delete_blob_unless(
-        &self,
-        repository: &RepositoryName,
-        digest: &Digest,
-        is_held: Option<IsHeld>,
-    ) -> Result<bool> {
-        let (name, digest) = (repository.clone(), digest.clone());
-        let deleted = self.write_records("take a blob from a repository", move |tx| {
-            let Some(id) = repositories::find(tx, &name)? else {
-                return Ok(Ok(false));
-            };
-            let holding = |is_held| tags::holding(tx, id, &digest, is_held);
-            match is_held.as_deref().map_or(Ok(None), holding)? {
-                Some(tag) => Ok(Err(tag)),
-                None => blobs::drop_link(tx, id, &digest, now()).map(Ok),
-            }
-        });
-        deleted.await?.map_err(|tag| held_by(repository, tag))
     }
 }

@@ -1,12 +1,12 @@
-//! Manifests: pushed, found, deleted; and who refers to whom.
+//! Manifests: pushed and found, and their referrers.
 
 use crate::digest::Digest;
 use crate::error::{Result, StoreError};
-use crate::model::{IsHeld, Manifest, NewManifest, Page, PutManifest, ReferenceKind, Referrer, TagRecord};
+use crate::model::{Manifest, NewManifest, Page, PutManifest, ReferenceKind, Referrer};
 use crate::name::{RepositoryName, Tag};
 use crate::records::manifests::{self, Refusal};
 use crate::records::referrers::{self, Listing};
-use crate::records::{repositories, tags};
+use crate::records::repositories;
 use crate::store::{Store, now};
 
 /// Of a manifest with so many references, it is looked beforehand whether all of them are here.
@@ -158,39 +158,6 @@ impl Store {
         .await
     }
 
-    /// Deletes a manifest and the tags that name it; `false` if the repository has none. Blobs that it alone names go with a
-    /// collection.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn delete_manifest(&self, repository: &RepositoryName, digest: &Digest) -> Result<bool> {
-        self.delete_manifest_unless(repository, digest, None).await
-    }
-
-    /// The same, if no tag that is held leads to it, which names it or an index above it. That is decided in the transaction that deletes.
-    ///
-    /// # Errors
-    /// If a tag holds it, or the database fails.
-    pub async fn delete_manifest_unless(
-        &self,
-        repository: &RepositoryName,
-        digest: &Digest,
-        is_held: Option<IsHeld>,
-    ) -> Result<bool> {
-        let (name, digest) = (repository.clone(), digest.clone());
-        let deleted = self.write_records("delete a manifest", move |tx| {
-            let Some(id) = repositories::find(tx, &name)? else {
-                return Ok(Ok(false));
-            };
-            let holding = |is_held| tags::holding(tx, id, &digest, is_held);
-            match is_held.as_deref().map_or(Ok(None), holding)? {
-                Some(tag) => Ok(Err(tag)),
-                None => manifests::delete(tx, id, &digest).map(Ok),
-            }
-        });
-        deleted.await?.map_err(|tag| held_by(repository, tag))
-    }
-
     /// All manifests of a repository, without annotations, in the order of their digests.
     ///
     /// # Errors
@@ -327,11 +294,72 @@ fn listed_size(item: &Referrer) -> usize {
     256 + item.artifact_type.as_ref().map_or(0, String::len) + lengths.sum::<usize>()
 }
 
-/// What was to go, and a tag that leads to it.
-pub(super) fn held_by(repository: &RepositoryName, tag: TagRecord) -> StoreError {
-    StoreError::ImmutableTag {
-        repository: repository.clone(),
-        tag: tag.name,
-        digest: tag.digest,
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::StoreConfig;
+    use crate::digest::Algorithm;
+    use crate::model::Reference;
+
+    const REFERENCES: usize = 1000;
+
+    fn naming(references: impl Iterator<Item = usize>) -> NewManifest {
+        let content = "an index";
+        let references = references.map(|number| Reference {
+            kind: ReferenceKind::Manifest,
+            digest: Digest::of(Algorithm::Sha256, number.to_string().as_bytes()),
+            required: true,
+        });
+        NewManifest {
+            digest: Digest::of(Algorithm::Sha256, content.as_bytes()),
+            media_type: "application/vnd.oci.image.index.v1+json".to_owned(),
+            content: content.into(),
+            references: references.collect(),
+            subject: None,
+            artifact_type: None,
+            annotations: BTreeMap::new(),
+            immutable: Vec::new(),
+            is_pushed: true,
+        }
+    }
+
+    /// SQLite has one writer: a manifest with thousands of references to nothing must not keep pushes waiting.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn references_to_nothing_are_refused_while_somebody_else_writes() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&StoreConfig::new(directory.path())).await.unwrap();
+        let (begun, has_begun) = mpsc::channel();
+        let (end, may_end) = mpsc::channel::<()>();
+        let other = store.clone();
+        let writing = tokio::spawn(async move {
+            let hold = move |_: &mut dyn crate::database::Transaction| {
+                begun.send(()).unwrap();
+                let _ = may_end.recv_timeout(Duration::from_secs(60));
+                Ok(())
+            };
+            other.write_records("hold the writer", hold).await
+        });
+        tokio::task::spawn_blocking(move || has_begun.recv().unwrap())
+            .await
+            .unwrap();
+        let name: RepositoryName = "app".parse().unwrap();
+        // Each of them twice: each is looked up, and named, once.
+        let many = naming((0..REFERENCES).chain(0..REFERENCES));
+        let refused = tokio::time::timeout(Duration::from_secs(30), store.put_manifest(&name, &many, &[]));
+        let refused = refused.await.expect("it waits for the writer").unwrap_err();
+        let StoreError::MissingReferences { missing, .. } = &refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(missing.len(), REFERENCES);
+        // The writer is held: few references are looked up by it.
+        let few = naming(0..3);
+        let waits = tokio::time::timeout(Duration::from_millis(300), store.put_manifest(&name, &few, &[]));
+        assert!(waits.await.is_err(), "the writer is free");
+        end.send(()).unwrap();
+        writing.await.unwrap().unwrap();
     }
 }

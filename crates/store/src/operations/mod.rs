@@ -5,6 +5,7 @@ mod backup;
 mod blobs;
 mod collect;
 mod copies;
+mod deletions;
 mod figures;
 mod forgotten;
 mod holdings;
