@@ -30,6 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case("pushed", pushed),
         case("through", through),
+        case("through-immutable", through_immutable),
         case("mirror", mirror),
         case("signed", signed),
     ]
@@ -126,6 +127,50 @@ fn through(world: &World) -> Result<Outcome> {
     expect_contents(&mnt.join("file"), &file)?;
     lab.registry.set_down(false);
     Ok(Outcome::Passed("lazy while its upstream is down".to_owned()))
+}
+
+/// Tags that the configuration of the registry makes immutable stay as they came from the upstream, and others follow it.
+fn through_immutable(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&[]) {
+        return Ok(skipped);
+    }
+    let lab = Lab::new(world)?;
+    let configuration = format!(
+        "[[upstream]]\nprefix = \"hub\"\nregistry = \"{}\"\ntag_ttl = \"0s\"\n\
+         [[immutable]]\nrepositories = \"hub/**\"\ntags = [\"v*\"]\n",
+        lab.registry.host()
+    );
+    let registry = start(world, &configuration)?;
+    let pulled = |tag: &str| -> Result<Vec<u8>> {
+        let address = format!("http://{}/v2/hub/app/manifests/{tag}", registry.address);
+        Ok(run(Command::new("curl").args(["-sSf", "--noproxy", "*", &address]))?.stdout)
+    };
+    let put = |text: &str| -> Result<Vec<u8>> {
+        let image = lab::image(&[&[("file", text.as_bytes())]], Compression::Gzip(6))?;
+        lab.push(&image, "app");
+        let (bytes, media_type) = (&image.manifest.bytes, image.manifest.media_type.as_str());
+        for tag in ["v1", "moving"] {
+            lab.registry.put_manifest("app", tag, media_type, bytes.clone());
+        }
+        Ok(bytes.to_vec())
+    };
+    let first = put("first")?;
+    ensure!(
+        pulled("v1")? == first && pulled("moving")? == first,
+        "other bytes than the upstream's"
+    );
+    let second = put("second")?;
+    let deadline = Instant::now() + PATIENCE;
+    while pulled("moving")? != second {
+        ensure!(
+            Instant::now() < deadline,
+            "a tag does not follow its upstream: {}",
+            registry.log()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    ensure!(pulled("v1")? == first, "an immutable tag follows its upstream");
+    Ok(Outcome::Passed("one tag stays, one moves".to_owned()))
 }
 
 /// A host that has the registry as its mirror starts an image of another registry lazily under its own name.
