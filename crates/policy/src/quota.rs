@@ -169,6 +169,16 @@ impl Quotas {
         }
     }
 
+    /// Each quota, with the bytes that are used of it by the last sum and what has come since; nothing before the first push.
+    pub fn used(&self) -> Vec<(&Quota, u64)> {
+        let counts = self.counts.lock();
+        let quotas = self.quotas.iter().zip(counts.iter());
+        quotas
+            .filter(|(_, count)| count.sum.is_some())
+            .map(|(quota, count)| (quota, count.used()))
+            .collect()
+    }
+
     /// How many sums were made.
     pub fn sums(&self) -> u64 {
         self.counts.lock().iter().map(|count| count.sums).sum()

@@ -1,7 +1,7 @@
-//! Figures for Prometheus that others count or keep, read at each scrape: of upstreams, logins, webhooks and the store. A scrape waits for
+//! Figures for Prometheus that others count or keep, read at each scrape: of upstreams, quotas, logins, webhooks and the store. A scrape waits for
 //! none of them: sums over the store are those of some minutes ago ([`Store::sums`]). Labels are names of the configuration.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry as Figures, Unit};
 use xebec_events::Reports;
 use xebec_kernel::clock::milliseconds_since_1970;
+use xebec_policy::quota::Quotas;
 use xebec_store::Store;
 use xebec_upstream::Upstreams;
 
@@ -21,6 +22,8 @@ pub(crate) fn add(to: &mut Figures, registry: &Registry) {
     of_upstreams(to, &registry.upstreams);
     of_reports(to, &registry.reports);
     of_store(to, &registry.store);
+    of_database(to, &registry.store);
+    of_quotas(to, &registry.quotas);
     let logins = registry.guard.logins().into_iter().flatten();
     let logins = counters(logins.map(|(outcome, count)| (vec![of_outcome(outcome)], count)));
     to.register("logins", "Passwords by how they turned out", logins);
@@ -53,6 +56,10 @@ fn of_upstreams(to: &mut Figures, upstreams: &Upstreams) {
     let help = "Requests to upstreams by what they came to";
     to.register("upstream_requests", help, counters(asked));
     let label = |prefix: &str| vec![("upstream", prefix.to_owned())];
+    let hits = upstreams.all();
+    let hits = counters(hits.map(|(prefix, upstream)| (label(prefix), upstream.counts().hits())));
+    let help = "Manifests and blobs that were answered from the store, without a question to their upstream";
+    to.register("upstream_hits", help, hits);
     let received = upstreams.all();
     let received = counters(received.map(|(prefix, upstream)| (label(prefix), upstream.counts().received())));
     let help = "Bytes of blobs that came from upstreams";
@@ -65,6 +72,47 @@ fn of_upstreams(to: &mut Figures, upstreams: &Upstreams) {
     }
     let help = "Whether an upstream is not asked now, since it is away or limits requests";
     to.register("upstream_left_alone", help, alone);
+}
+
+fn of_quotas(to: &mut Figures, quotas: &Quotas) {
+    let (used, limits) = (
+        Family::<Labels, Gauge>::default(),
+        Family::<Labels, Gauge>::default(),
+    );
+    for (quota, bytes) in quotas.used() {
+        let label = vec![("prefix", quota.prefix.clone())];
+        let set = |of: &Family<Labels, Gauge>, value| {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            of.get_or_create(&label).set(value);
+        };
+        set(&used, bytes);
+        set(&limits, quota.limit);
+    }
+    let help = "Bytes that are used of a quota";
+    to.register_with_unit("quota_used", help, Unit::Bytes, used);
+    to.register_with_unit("quota_limit", "Limits of quotas", Unit::Bytes, limits);
+}
+
+fn of_database(to: &mut Figures, store: &Store) {
+    let transactions = store.transactions();
+    let outcomes = transactions.iter().flat_map(|(kind, transactions)| {
+        let labels = |outcome| vec![("kind", (*kind).to_owned()), of_outcome(outcome)];
+        [
+            (labels("done"), transactions.done),
+            (labels("failed"), transactions.failed),
+        ]
+    });
+    let help = "Transactions of the database";
+    to.register("database_transactions", help, counters(outcomes));
+    let times = Family::<Labels, Counter<f64, AtomicU64>>::default();
+    for (kind, transactions) in &transactions {
+        let label = vec![("kind", (*kind).to_owned())];
+        times
+            .get_or_create(&label)
+            .inc_by(transactions.time.as_secs_f64());
+    }
+    let help = "How long transactions of the database took together, with waiting for it";
+    to.register_with_unit("database", help, Unit::Seconds, times);
 }
 
 fn of_reports(to: &mut Figures, reports: &Reports) {

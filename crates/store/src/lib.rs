@@ -58,4 +58,4 @@ pub use self::operations::{
     BackedUp, CollectOptions, Collected, Damage, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };
 pub use self::store::Store;
-pub use self::watched::{Sums, Waiting};
+pub use self::watched::{Sums, Transactions, Waiting};

@@ -1,8 +1,9 @@
 //! The store itself: its engines, opened, and what every operation needs of them.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use xebec_kernel::clock::milliseconds_since_1970;
 
 use crate::config::StoreConfig;
@@ -13,7 +14,7 @@ use crate::objects::Objects;
 use crate::pulls::Pulls;
 use crate::records::garbage;
 use crate::sessions::Sessions;
-use crate::watched::{Check, Remembered, Sums, Waiting};
+use crate::watched::{Check, Remembered, Sums, Transactions, Waiting};
 
 /// What a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub(crate) struct Inner {
     pub(crate) sums: Remembered<Sums>,
     pub(crate) waiting: Remembered<Waiting>,
     pub(crate) answered: Check,
+    pub(crate) reads: Mutex<Transactions>,
+    pub(crate) writes: Mutex<Transactions>,
 }
 
 impl Store {
@@ -67,6 +70,8 @@ impl Store {
                 sums: Remembered::default(),
                 waiting: Remembered::default(),
                 answered: Check::default(),
+                reads: Mutex::default(),
+                writes: Mutex::default(),
             }),
         })
     }
@@ -81,7 +86,9 @@ impl Store {
         doing: &'static str,
         work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T> {
+        let begun = Instant::now();
         let result = self.inner.database.read(work).await;
+        self.inner.reads.lock().count(begun, result.is_ok());
         result.map_err(|source| StoreError::Database { doing, source })
     }
 
@@ -90,7 +97,9 @@ impl Store {
         doing: &'static str,
         work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T> {
+        let begun = Instant::now();
         let result = self.inner.database.write(work).await;
+        self.inner.writes.lock().count(begun, result.is_ok());
         result.map_err(|source| StoreError::Database { doing, source })
     }
 

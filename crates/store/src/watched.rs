@@ -37,6 +37,26 @@ pub struct Waiting {
     pub failed: u64,
 }
 
+/// Transactions of one kind since the program began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transactions {
+    /// Those that ended well.
+    pub done: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// How long all of them took together, waiting for the database included.
+    pub time: Duration,
+}
+
+impl Transactions {
+    /// Counts one that was begun at that time.
+    pub(crate) fn count(&mut self, begun: Instant, is_done: bool) {
+        self.done += u64::from(is_done);
+        self.failed += u64::from(!is_done);
+        self.time += begun.elapsed();
+    }
+}
+
 /// A value that is read anew in the background when it is asked for and old.
 pub(crate) struct Remembered<T> {
     state: Mutex<State<T>>,

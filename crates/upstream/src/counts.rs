@@ -14,6 +14,7 @@ pub struct Counts {
     away: AtomicU64,
     failed: AtomicU64,
     received: AtomicU64,
+    hits: AtomicU64,
 }
 
 impl Counts {
@@ -28,6 +29,11 @@ impl Counts {
             Err(_) => &self.failed,
         };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A manifest or a blob is answered from the store, and the upstream is not asked.
+    pub fn hit(&self) {
+        self.hits.fetch_add(1, Ordering::Relaxed);
     }
 
     /// So many bytes of a blob came.
@@ -47,6 +53,11 @@ impl Counts {
             ("failed", &self.failed),
         ]
         .map(|(outcome, counter)| (outcome, counter.load(Ordering::Relaxed)))
+    }
+
+    /// Answers from the store for which the upstream was not asked.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
     }
 
     /// Bytes of blobs that came.

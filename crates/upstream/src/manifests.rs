@@ -59,10 +59,9 @@ impl Upstream {
             let age = milliseconds_since_1970().saturating_sub(updated);
             age >= u64::try_from(self.settings().tag_ttl.as_millis()).unwrap_or(u64::MAX)
         };
-        if stored.as_ref().is_some_and(|stored| !is_due(stored.updated)) {
-            return Ok(Freshness::Fresh);
-        }
-        if stored.is_some() && self.stays(repository, tag).await? {
+        let is_current = stored.as_ref().is_some_and(|stored| !is_due(stored.updated));
+        if is_current || stored.is_some() && self.stays(repository, tag).await? {
+            self.counts().hit();
             return Ok(Freshness::Fresh);
         }
         let stored = stored.map(|stored| stored.digest);
@@ -165,6 +164,7 @@ impl Upstream {
         digest: &Digest,
     ) -> Result<(), UpstreamError> {
         if self.store().manifest(repository, digest).await?.is_some() {
+            self.counts().hit();
             return Ok(());
         }
         let name = digest.to_string();

@@ -28,6 +28,9 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, digest: &
     if let Some(blob) = blob
         && let Some(answer) = send(call, repository, &blob).await?
     {
+        if let Some(upstream) = call.registry.upstreams.of(repository) {
+            upstream.counts().hit();
+        }
         return Ok(answer);
     }
     let answer = match through::blob(call, repository, digest, MEDIA_TYPE).await? {

@@ -10,6 +10,7 @@ use xebec_access::Guard;
 use xebec_events::Reports;
 use xebec_events::audit::{Audit, AuditSettings, Pulls};
 use xebec_events::webhooks::Webhooks;
+use xebec_policy::quota::Quotas;
 use xebec_registry::indexing::{Indexer, IndexingSettings};
 use xebec_store::CollectOptions;
 use xebec_testkit::registry::FaultyRegistry;
@@ -41,6 +42,8 @@ async fn watched(world: &World, upstream: &FaultyRegistry, receiver: &Server) ->
             let arrived = Arc::new(Notify::new());
             registry.upstreams = Upstreams::new(&[settings], &registry.store, &arrived, |_| None).unwrap();
             registry.guard = guard;
+            let quota = "prefix = 'team'\nlimit = 1000000";
+            registry.quotas = Quotas::new(vec![toml::from_str(quota).unwrap()]);
             let webhooks = Webhooks::start(&[webhook], "n").unwrap();
             registry.listeners.push(webhooks.clone());
             registry.reports = Reports {
@@ -96,7 +99,9 @@ fn are_shown(text: &str) {
     assert!(shown.len() > 20 && panels.len() > 15, "{shown:?}");
     let unknown: Vec<&&str> = shown.difference(&exported).collect();
     assert!(unknown.is_empty(), "{unknown:?} are not among {exported:?}");
-    for label in ["kind", "status", "reason", "version", "outcome", "upstream"] {
+    for label in [
+        "kind", "status", "reason", "version", "outcome", "upstream", "prefix",
+    ] {
         assert!(dashboard.contains(&format!("{{{{{label}}}}}")), "{label}");
         assert!(
             samples.contains(&format!("{label}=\"")),
@@ -140,6 +145,9 @@ async fn all_that_happens_is_counted_and_the_dashboard_shows_it() {
         "upstream_requests_total{upstream=\"hub\",outcome=\"not_found\"} 1".to_owned(),
         format!("upstream_received_bytes_total{{upstream=\"hub\"}} {bytes}"),
         "upstream_left_alone{upstream=\"hub\"} 0".to_owned(),
+        "upstream_hits_total{upstream=\"hub\"} 1".to_owned(),
+        "quota_limit_bytes{prefix=\"team\"} 1000000".to_owned(),
+        "database_transactions_total{kind=\"write\",outcome=\"failed\"} 0".to_owned(),
         "webhook_events_total{receiver=\"127.0.0.1\",outcome=\"delivered\"} 3".to_owned(),
         "audit_lines_lost_total 0".to_owned(),
         "logins_total{outcome=\"wrong\"} 1".to_owned(),

@@ -7,7 +7,7 @@ use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::records::{blobs, figures};
 use crate::store::{Store, now};
-use crate::watched::{Sums, Waiting};
+use crate::watched::{Sums, Transactions, Waiting};
 
 /// Sums over all records are read again after this time, and no sooner.
 const SUMS: Duration = Duration::from_secs(300);
@@ -39,6 +39,12 @@ impl Store {
             self.read_behind(figures::waiting, move |waiting| store.inner.waiting.set(waiting));
         }
         last
+    }
+
+    /// The transactions that read, and those that write, of this process.
+    pub fn transactions(&self) -> [(&'static str, Transactions); 2] {
+        let (reads, writes) = (*self.inner.reads.lock(), *self.inner.writes.lock());
+        [("read", reads), ("write", writes)]
     }
 
     fn read_behind<T: Send + 'static>(
