@@ -121,7 +121,7 @@ impl Cli {
     /// Reads a command line.
     ///
     /// # Errors
-    /// Help or version that were asked for, or what is wrong with the command line.
+    /// Help or version that were asked for, or the error in the command line.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
         let read = || {
             let matches = Self::command().try_get_matches_from(words)?;
@@ -165,7 +165,7 @@ impl Cli {
             .any(|argument| argument.get_long() == Some("json"))
     }
 
-    /// Whether a command line that cannot be read is of a command that ends with the exit code of what it runs.
+    /// Whether a command line that cannot be read is of a command that ends with the exit code of its program.
     pub(crate) fn asks_to_run(words: &[OsString]) -> bool {
         as_far_as_read(&Self::command(), words).is_some_and(|matches| runs_something(&matches))
     }
@@ -176,14 +176,14 @@ impl Cli {
     }
 }
 
-/// What can be read of a command line that is wrong.
+/// The readable part of a command line that is wrong.
 fn as_far_as_read(command: &clap::Command, words: &[OsString]) -> Option<clap::ArgMatches> {
     let command = command.clone().ignore_errors(true);
     command.try_get_matches_from(words).ok()
 }
 
-/// Whether the command ends with the exit code of what it runs, so that no failure of its own may have a code that a program
-/// of a container has as well.
+/// Whether the command ends with the exit code of its program, so that no failure of its own may have a code that a program of a
+/// container has as well.
 fn runs_something(matches: &clap::ArgMatches) -> bool {
     match matches.subcommand() {
         Some(("run" | "exec", _)) => true,

@@ -1,9 +1,9 @@
-//! Work that is not waited for longer than a while: what a command would like to know, and can do without.
+//! Work that is waited for a while at most: it finds facts that a command would like to have, and can do without.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// What `work` gives within `time`; nothing if it takes longer. It goes on beside the command then, at the latest until that ends.
+/// The result of `work`; nothing if it takes longer than `time`. The work then goes on beside the command, until that ends at the latest.
 pub(crate) fn within<T: Send + 'static>(
     time: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,5 +1,5 @@
-//! What belongs to the caller rather than to Xebec: files that were asked for by name have the permissions that the caller's
-//! mask leaves, though whatever Xebec keeps for itself is closed to others; requests carry the caller's credentials.
+//! Things that belong to the caller rather than to Xebec. Files that the caller asked for by name have the permissions that the
+//! caller's mask leaves, though Xebec closes its own files to others. Requests carry the caller's credentials.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ static MASK: OnceLock<u32> = OnceLock::new();
 /// Damaged files of logins are named once, however many images a command asks for.
 static NAMED: Once = Once::new();
 
-/// From here on what this process makes is closed to other users. Called before the first file is made.
+/// From here on the files that this process makes are closed to other users. Called before the first file is made.
 pub(crate) fn close_files() {
     let before = closed::add_closed_files();
     let _ = MASK.set(before);

@@ -11,7 +11,7 @@ use xebec_images::record::Records;
 
 use crate::args::{Cli, CompleteArgs, NameKind};
 
-/// What names most images: it can be left out.
+/// The usual beginnings of an image's name, which can be left out.
 const USUAL: [&str; 2] = ["docker.io/library/", "docker.io/"];
 
 /// The script for a shell.
@@ -53,7 +53,7 @@ struct Place {
     path: Vec<String>,
     /// clap's name of the argument.
     id: String,
-    /// What it names, as `xebec complete` takes it; nothing if it names neither image nor container.
+    /// The kinds of names that it takes, as `xebec complete` takes them; empty if it takes no names.
     kinds: String,
     /// Whether all further arguments are such names, too.
     is_list: bool,
@@ -61,7 +61,7 @@ struct Place {
     is_alone: bool,
     /// The options that take the next word.
     valued: Vec<String>,
-    /// Those whose value is a name.
+    /// The options whose value is a name.
     named: Vec<NamedOption>,
 }
 
@@ -69,7 +69,7 @@ struct Place {
 struct NamedOption {
     /// Its spellings.
     names: Vec<String>,
-    /// What it names.
+    /// The kind of the name, as `xebec complete` takes it.
     kind: &'static str,
     /// Whether a path may stand there, too.
     or_files: bool,
@@ -159,7 +159,7 @@ fn named(command: &Command) -> Vec<NamedOption> {
     options.collect()
 }
 
-/// bash breaks words at colons, and hands over what follows; names are compared as a whole here.
+/// bash breaks words at colons, and hands over the part that follows; names are compared as a whole here.
 fn bash(places: &[Place]) -> String {
     let cases = places
         .iter()

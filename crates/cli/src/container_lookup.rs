@@ -1,10 +1,10 @@
-//! Where containers are kept, and what it means if one is not found.
+//! The directories of containers, and the failure if a container is not found.
 
 use xebec_container::{Directories, FindError};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
-/// Where containers are kept.
+/// The directories of containers.
 pub(crate) fn directories(paths: &Paths) -> Directories {
     Directories {
         state: paths.containers(),

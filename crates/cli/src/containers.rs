@@ -1,4 +1,4 @@
-//! `xebec ps`, and what it and `xebec inspect` show of a container.
+//! `xebec ps`, and the fields that it and `xebec inspect` show of a container.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// What is shown of containers beyond their records.
+/// The facts about containers that a listing shows beyond their records.
 pub(crate) struct Known {
     /// The time, in milliseconds since 1970.
     now: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What is known now.
+    /// The facts as they are now.
     pub(crate) fn read(paths: &Paths) -> Self {
         let suspects = Suspects::read(paths).status();
         let processes = suspects.iter().flat_map(|suspect| &suspect.processes);
@@ -51,7 +51,7 @@ impl Known {
     }
 }
 
-/// What `read` gives, once none of its containers has just ended: its supervisor writes down within milliseconds how.
+/// The result of `read`, read again while one of its containers has just ended: its supervisor writes down within milliseconds how.
 pub(crate) fn settled<T, E>(
     read: impl Fn() -> Result<T, E>,
     containers: impl Fn(&T) -> &[Container],
@@ -175,7 +175,7 @@ fn ports(container: &Container) -> &[PortMapping] {
         .unwrap_or_default()
 }
 
-/// What a container does, in docker's words.
+/// The state of a container, in docker's words.
 fn status(container: &Container, known: &Known) -> String {
     let now = known.now;
     let zeros = match known.may_have_read_zeros(container) {
@@ -324,7 +324,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// A container as `xebec ps --format` gives it: with docker's names of what a row shows.
+/// A container as `xebec ps --format` gives it: the values of a row, by docker's names.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Row<'a> {

@@ -207,7 +207,7 @@ fn print_suspects(status: &Status) {
     }
 }
 
-/// What containerd asked for.
+/// Prints the counts of containerd's snapshots and layers, or why containerd is not served.
 fn print_snapshots(status: &Status) {
     if let Some(problem) = &status.snapshots_problem {
         outln!("containerd is not served: {problem}");

@@ -1,4 +1,4 @@
-//! `xebec doctor`: what this host and a registry can do, and what to do about what they cannot.
+//! `xebec doctor`: the abilities of this host and of a registry, and the remedies for those that are missing.
 
 mod configuration;
 mod finding;
@@ -64,7 +64,7 @@ pub(crate) fn doctor(root: &Path, run: &Path, args: &DoctorArgs) -> Result<ExitC
 fn host(paths: Result<&Paths, &String>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Err(problem) = paths {
-        // It says itself what to do.
+        // Its text has the remedy.
         findings.push(Finding::broken("directories", problem.clone(), None));
     }
     let directory = paths.ok().map(Paths::root);

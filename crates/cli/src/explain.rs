@@ -1,4 +1,4 @@
-//! `xebec explain`: why readers waited, and what starts asked for.
+//! `xebec explain`: why readers waited, and which pages starts asked for.
 
 mod start;
 
@@ -44,7 +44,7 @@ pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What the daemon knows about a name's waits, or what the history has of them if no daemon runs.
+/// The waits of a name: from the daemon, or from the history if no daemon runs.
 pub(crate) fn waits_of(paths: &Paths, name: &str) -> Result<Explanation, Failure> {
     let request = Request::Explain {
         name: name.to_owned(),
@@ -110,7 +110,7 @@ fn since(milliseconds: u64) -> String {
     }
 }
 
-/// What a wait was for, and what was notable about it.
+/// The reasons of a wait, and the notable facts about it.
 fn reasons(wait: &WaitReport) -> String {
     let times = wait
         .waited_for_ms

@@ -19,7 +19,7 @@ impl Failures {
         }
     }
 
-    /// What there is, if that is no failure; a failure is added.
+    /// The value of a success; a failure is added.
     pub(crate) fn keep<T>(&mut self, outcome: Result<T, Failure>) -> Option<T> {
         outcome.map_err(|failure| self.add(failure)).ok()
     }

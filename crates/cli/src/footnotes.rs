@@ -5,7 +5,7 @@
 pub(crate) struct Footnotes(Vec<String>);
 
 impl Footnotes {
-    /// What to put behind a word of the table, a space before it; nothing without a reason.
+    /// The mark behind a word of the table, a space before it; nothing without a reason.
     pub(crate) fn mark(&mut self, reason: Option<&str>) -> String {
         let Some(reason) = reason else {
             return String::new();

@@ -229,7 +229,7 @@ fn mount_point(path: &Path) -> Result<PathBuf, Failure> {
     Ok(directory)
 }
 
-/// The whole path of a directory; `advice` is what to do if it is not there.
+/// The whole path of a directory; `advice` is the remedy if it is not there.
 fn absolute(path: &Path, advice: &str) -> Result<PathBuf, Failure> {
     path.canonicalize().map_err(|error| {
         let path = path.display();

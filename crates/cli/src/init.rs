@@ -46,6 +46,6 @@ pub(crate) fn program() -> PathBuf {
     }
     let others = OTHERS.iter().map(Path::new);
     let mut others = others.filter(|path| matches!(linkage(path), Ok(Linkage::Static)));
-    // The container's start says what is wrong with it.
+    // The container's start reports the fault of this program.
     others.next().map_or(own, Path::to_owned)
 }

@@ -11,7 +11,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use crate::args::InstallArgs;
 use crate::{runtime, text};
 
-/// Installs, or takes it back, or only says what that would do.
+/// Installs, or takes it back, or only prints the changes that it would make.
 pub(crate) fn install(root: &Path, run: &Path, args: &InstallArgs) -> Result<(), Failure> {
     let docker = args.docker.as_deref().unwrap_or(root);
     for path in [root, run, &args.containerd, &args.sysroot, docker] {

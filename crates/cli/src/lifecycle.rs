@@ -1,6 +1,6 @@
 //! `xebec start`, `stop`, `restart`, `kill`, `rm`, `wait`, `rename`, `pause`, `unpause` and `container prune`.
 //!
-//! A command of several containers does what it can: it names each that failed, and ends with the code of the first failure.
+//! A command of several containers goes on after a failure: it names each that failed, and ends with the code of the first failure.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -162,7 +162,7 @@ pub(crate) fn prune(paths: &Paths, force: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let directories = directories(paths);
-    // What a killed supervisor left of a container that has ended.
+    // Removes the leftovers of containers that have ended, and whose supervisor was killed.
     if let Err(error) = cleanup_stale(&directories) {
         tracing::warn!("{error}");
     }

@@ -25,7 +25,7 @@ pub(crate) fn start(verbose: u8, daemon: Option<LogFormat>) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // It reports them on standard error, and panics when that cannot be written: it is what failed.
+        // It reports them on standard error, and panics when that cannot be written; but writing there is what failed.
         .log_internal_errors(false)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal() && !journal);

@@ -125,7 +125,7 @@ fn forget(paths: &Paths, registry: &str) {
     );
 }
 
-/// The registry's host from what users write: also a URL, and Docker Hub by all its names.
+/// The registry's host, from the form that users write: also a URL, and Docker Hub by all its names.
 fn registry_of(text: &str) -> Result<String, Failure> {
     let bare = text.trim_start_matches("https://").trim_start_matches("http://");
     let bare = bare.trim_end_matches('/');

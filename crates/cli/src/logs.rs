@@ -50,7 +50,7 @@ pub(crate) fn logs(paths: &Paths, args: &LogsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A reader of what a container writes from now on.
+/// A reader of a container's output from now on.
 pub(crate) fn from_now(container: &Container) -> LogReader {
     let range = LogRange {
         since: Some(Time::now()),
@@ -59,7 +59,7 @@ pub(crate) fn from_now(container: &Container) -> LogReader {
     LogReader::new(&container.directory, range)
 }
 
-/// Prints what a container writes until it has ended.
+/// Prints a container's output until it has ended.
 pub(crate) fn follow(
     directories: &Directories,
     container: &Container,
@@ -75,7 +75,7 @@ fn follow_on(
     mut printer: Printer,
 ) -> Result<(), Failure> {
     loop {
-        // Looked at first: what it wrote before its end is in the log then.
+        // The state is read first: if the container has ended, all its output is in the log.
         let now = find(directories, &container.name)
             .ok()
             .filter(|now| now.id() == container.id());

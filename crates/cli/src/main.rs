@@ -2,7 +2,7 @@
 //!
 //! * [`args`]: the command line; [`completion`]: completion scripts and man pages.
 //! * A file for each command, or for a family of commands, such as `run`, `lifecycle` and `images`.
-//! * [`mod@print`]: the output, which survives a closed pipe; [`text`]: sizes, times and tables; [`progress`]: what a command is doing.
+//! * [`mod@print`]: the output, which survives a closed pipe; [`text`]: sizes, times and tables; [`progress`]: the progress of a command.
 //! * [`report`]: how the supervisor of a container in the background tells the command that started it that the container runs.
 //!
 //! Promises: no other crate of the host side prints; a command that fails ends with the exit code of the failure's kind
@@ -68,8 +68,8 @@ use xebec_protocol::paths::Paths;
 
 use crate::args::{CacheCommand, Cli, Command, ContainerCommand, DaemonCommand};
 
-/// The exit code of a command that ends with that of what it runs, if that was not run; docker's. Any other code could be the
-/// program's own.
+/// The exit code, docker's, of a command that otherwise ends with the code of its program, if the program was not run. Any other
+/// code could be the program's own.
 const NOT_RUN: u8 = 125;
 
 fn main() -> ExitCode {
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     print::finish(command_line())
 }
 
-/// Does what the command line asks for.
+/// Carries the command out.
 fn command_line() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let cli = match Cli::read(&words) {
@@ -115,7 +115,7 @@ fn command_line() -> ExitCode {
     }
 }
 
-/// Prints what clap has to say: the help or the version that was asked for, or what is wrong with the command line.
+/// Prints clap's text: the help or the version that was asked for, or the error in the command line.
 fn help_or_error(error: &clap::Error, words: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         print::write_with(|| error.print());
@@ -137,7 +137,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     if execute_without_directories(&cli)? {
         return Ok(ExitCode::SUCCESS);
     }
-    // Before what this process was given is marked as its own.
+    // This comes before the inherited descriptors are marked as this process's own.
     let report = match cli.supervisor {
         true => Some(report::Report::take()?),
         false => None,
@@ -146,7 +146,7 @@ fn execute(cli: Cli) -> Result<ExitCode, Failure> {
     if let Err(error) = keep_to_itself(&cli.command) {
         tracing::warn!("cannot protect descriptors and memory from other processes: {error}");
     }
-    // It says what is wrong with the directories.
+    // It reports the faults of the directories itself.
     if let Command::Doctor(args) = &cli.command {
         return doctor::doctor(&cli.root, &cli.run, args);
     }
@@ -235,7 +235,7 @@ fn execute_in(paths: &Paths, command: Command, report: Option<report::Report>) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a command shows what the root directory has, and nothing else.
+/// Whether a command only shows the state in the root directory.
 fn only_reads(command: &Command) -> bool {
     match command {
         Command::Images(_)
@@ -251,7 +251,8 @@ fn only_reads(command: &Command) -> bool {
     }
 }
 
-/// Refuses a root directory that is mistyped: that of a host on which Xebec has not been used yet is not there, but what is above it is.
+/// Refuses a root directory that is mistyped. On a host where Xebec has not been used yet it is missing, but the directory above it
+/// is there.
 fn check_root(root: &Path) -> Result<(), Failure> {
     let above = root.parent().filter(|above| !above.as_os_str().is_empty());
     match above {
@@ -267,7 +268,7 @@ fn check_root(root: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What this process was given, and the credentials that it reads, are for it alone.
+/// Keeps inherited descriptors, and the credentials that this process reads, from other processes.
 fn keep_to_itself(command: &Command) -> std::io::Result<()> {
     let is_daemon = matches!(
         command,
@@ -275,7 +276,7 @@ fn keep_to_itself(command: &Command) -> std::io::Result<()> {
             command: DaemonCommand::Start(_)
         }
     );
-    // A daemon sees to it itself, once it has taken what is handed down to it.
+    // A daemon sees to it itself, once it has taken the descriptors that are handed down to it.
     if !is_daemon {
         xebec_kernel::process::keep_descriptors()?;
     }

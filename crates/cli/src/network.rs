@@ -89,7 +89,7 @@ fn forget_dead_containers(paths: &Paths) {
     }
 }
 
-/// Prints the failures of a command that did what it could, and ends it with the code of the first.
+/// Prints the failures of a command that did all that it could, and ends it with the code of the first.
 fn end_with(failed: Vec<NetworkError>) -> Result<(), Failure> {
     let mut failures = Failures::default();
     failed.into_iter().for_each(|error| failures.add(failure(error)));
@@ -185,7 +185,7 @@ fn print_list(listed: &[Listed]) {
 struct Inspected {
     #[serde(flatten)]
     listed: Listed,
-    /// What is in its file.
+    /// The JSON of its file.
     definition: serde_json::Value,
     /// The containers that are attached to it.
     attachments: Vec<Attached>,
@@ -238,7 +238,7 @@ impl Attached {
     }
 }
 
-/// What is missing is not found; what the user wrote is wrong use; the rest is this host's.
+/// The kind of a failure: not found for a missing network, wrong use for an error of the user, and this host for the rest.
 fn failure(error: NetworkError) -> Failure {
     let kind = match &error {
         NetworkError::Unknown(_) => FailureKind::NotFound,

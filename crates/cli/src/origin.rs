@@ -1,4 +1,4 @@
-//! What a container is started again with: the command that made it, with what it had around it.
+//! The origin of a container, from which it is started again: the command that made it, and its surroundings.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use xebec_volume::{Mount, Volume};
 use crate::args::{Cli, Command, RunArgs, no_variables};
 use crate::caller;
 
-/// What a container is started again with.
+/// The command that made a container, with its surroundings. The container is started again from it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Origin {
     /// The arguments of the command that made it.
@@ -25,7 +25,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// What the container of this command is started again with.
+    /// The origin of the container that this command makes.
     pub(crate) fn of_this_command(args: &RunArgs) -> Result<Self, Failure> {
         let mut given = std::env::args_os().skip(1).peekable();
         given.next_if(|argument| argument == "--supervisor");
@@ -49,7 +49,7 @@ impl Origin {
         })
     }
 
-    /// What Xebec keeps of a container to start it again.
+    /// The origin of a container, from its record.
     pub(crate) fn of(container: &Container) -> Result<Self, Failure> {
         let name = &container.name;
         let host =
@@ -79,7 +79,7 @@ impl Origin {
         let Err(error) = std::env::set_current_dir(&self.directory) else {
             return Ok(());
         };
-        // What follows the image is the container's.
+        // The words after the image belong to the container.
         let command = parse(&self.arguments, &self.directory)?.service.command.len();
         let own = self.arguments.len().saturating_sub(command);
         let mut own = self.arguments.iter().take(own);
@@ -98,7 +98,7 @@ fn may_be_relative(argument: &str) -> bool {
     argument.starts_with('.') || (is_short && argument.contains("v.")) || argument.contains("=.")
 }
 
-/// The arguments of a `run` that was called in `directory`, without reading again what its variables came from.
+/// The arguments of a `run` that was called in `directory`, without reading the files of its variables again.
 fn parse(arguments: &[String], directory: &Path) -> Result<RunArgs, Failure> {
     let (for_volumes, for_mounts) = (directory.to_owned(), directory.to_owned());
     let command = Cli::command().mut_subcommand("run", |run| {

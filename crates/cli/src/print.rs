@@ -1,9 +1,9 @@
-//! What this program writes on standard output and standard error. Nothing else in this crate writes there: clippy denies
+//! Standard output and standard error of this program. Nothing else in this crate writes there: clippy denies
 //! `println!` and its kin, which panic when the other end is gone.
 //!
-//! * Standard output whose reader is gone (`xebec images | head -1`) is no error. What is printed from then on is dropped, the
-//!   command does the rest of its work, and its exit code is what the work comes to. A command that prints until somebody stops
-//!   it calls [`end_with_reader`] first, and then ends quietly with 0.
+//! * Standard output whose reader is gone (`xebec images | head -1`) is no error. Further output is dropped, the command does the
+//!   rest of its work, and its exit code is that of its work. A command that prints until somebody stops it calls
+//!   [`end_with_reader`] first, and then ends quietly with 0.
 //! * Any other failure of standard output, such as a full disk, is an error: the command does its work, then it says so on
 //!   standard error and ends with 125 ([`finish`]).
 //! * Failures of standard error are ignored: there is no place left to report them.
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use xebec_protocol::failure::{Failure, FailureKind};
 
-/// What became of standard output.
+/// The state of standard output.
 enum Output {
     /// All that was printed so far is written.
     Good,
@@ -67,7 +67,7 @@ pub(crate) fn failures_as_json() {
     FAILURES_ARE_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Says on standard error what the command failed with.
+/// Prints the failure of the command on standard error.
 pub(crate) fn failure(failure: &Failure) {
     match FAILURES_ARE_JSON.load(Ordering::Relaxed) {
         true => errln!("{}", serde_json::json!({ "error": failure })),
@@ -75,7 +75,7 @@ pub(crate) fn failure(failure: &Failure) {
     }
 }
 
-/// Writes on standard output with `write`, for what formats and colours its text itself.
+/// Writes on standard output with `write`, for code that formats and colours its text itself.
 pub(crate) fn write_with(write: impl FnOnce() -> io::Result<()>) {
     let mut output = OUTPUT.lock();
     if !matches!(*output, Output::Good) {

@@ -1,4 +1,4 @@
-//! What a command is doing, in one line on the terminal, and notices. Without a terminal there are only notices.
+//! The progress of a command, in one line on the terminal, and notices. Without a terminal there are only notices.
 //!
 //! The line appears when a command takes longer than a second. A thread draws it anew some times a second, so that it counts on
 //! while nothing is heard. It is the last line of the terminal at all times: code that prints takes it away first
@@ -32,13 +32,13 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 /// Set once: log lines are printed, which would be mixed with the line.
 static PLAIN: AtomicBool = AtomicBool::new(false);
 
-/// Sets what all commands of this process show: with `quiet`, neither progress nor notices; with log lines, no progress.
+/// Sets the notices and progress of all commands of this process: with `quiet`, neither progress nor notices; with log lines, no progress.
 pub(crate) fn set(quiet: bool, logs: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
     PLAIN.store(logs, Ordering::Relaxed);
 }
 
-/// Whether anything is to be shown of what goes on: on a terminal only.
+/// Whether progress is shown: on a terminal only.
 pub(crate) fn is_shown() -> bool {
     std::io::stderr().is_terminal() && !QUIET.load(Ordering::Relaxed) && !PLAIN.load(Ordering::Relaxed)
 }
@@ -61,7 +61,7 @@ struct State {
 }
 
 impl Progress {
-    /// Begins to show what comes of `what`, such as "pull nginx".
+    /// Begins to show the progress of `what`, such as "pull nginx".
     pub(crate) fn of(what: impl Into<String>) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// Shows nothing more: what is written now stays.
+    /// Shows nothing more: later output stays on the terminal.
     pub(crate) fn end(&self) {
         let mut state = self.shared.state.lock();
         state.has_ended = true;

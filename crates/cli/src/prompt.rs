@@ -7,7 +7,7 @@ use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tc
 
 use crate::print;
 
-/// What a terminal sends for keys when it does not act on them itself.
+/// The bytes that a terminal sends for keys when it does not act on them itself.
 const INTERRUPT: u8 = 3;
 const END: u8 = 4;
 const DELETE_LINE: u8 = 21;
@@ -15,7 +15,7 @@ const BACKSPACES: [u8; 2] = [8, 127];
 /// Longest answer.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Asks, and shows what is typed.
+/// Asks, and shows the typed text.
 ///
 /// # Errors
 /// When the terminal is closed.
@@ -28,8 +28,8 @@ pub(crate) fn line(question: &str) -> io::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Asks, and shows nothing of what is typed. The terminal acts on no key meanwhile, so that it is never left without echo:
-/// Ctrl-C ends the question with an error instead of the process.
+/// Asks, and shows nothing of the typed text. The terminal acts on no key meanwhile, so that it is never left without echo: Ctrl-C
+/// ends the question with an error instead of the process.
 ///
 /// # Errors
 /// When standard input is no terminal, and when it is interrupted.
@@ -46,7 +46,7 @@ pub(crate) fn secret(question: &str) -> io::Result<String> {
     answer
 }
 
-/// The bytes up to the end of a line, with what the keys for corrections do.
+/// The bytes up to the end of a line, with the corrections by keys applied.
 fn read_secret(mut next: impl FnMut() -> io::Result<Option<u8>>) -> io::Result<String> {
     let mut answer = Vec::new();
     while let Some(byte) = next()? {
@@ -67,7 +67,7 @@ fn read_secret(mut next: impl FnMut() -> io::Result<Option<u8>>) -> io::Result<S
     String::from_utf8(answer).map_err(io::Error::other)
 }
 
-/// A terminal that shows nothing of what is typed, until this goes.
+/// A terminal that shows nothing of the typed text, until this value is dropped.
 struct Silent(Termios);
 
 impl Silent {

@@ -1,4 +1,4 @@
-//! `xebec record`: runs a service under a recorder and shares what it touched; or merges what was recorded.
+//! `xebec record`: runs a service under a recorder and shares the recording; or merges recordings.
 
 mod list;
 
@@ -34,7 +34,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     if args.merge {
         return merge_recordings(paths, args);
     }
-    // The service may run for minutes before the key is needed. It is not read here: what runs containers sees this process's memory.
+    // The service may run for minutes before the key is needed. It is not read here: the container runtime sees this process's memory.
     if let Some(key) = &args.sign
         && let Err(error) = access(key, Access::READ_OK)
     {
@@ -54,7 +54,7 @@ pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {
     let progress = Arc::new(Progress::of(format!("record {}", args.service.image.image)));
     let image = caller::image_request(&args.service.image);
     let session = run_recorded(&daemon, paths, &image, &options, &until_it_runs(&progress))?;
-    // The runtime has read what it had to from this process, which is about to read logins and keys.
+    // The runtime needs nothing more from this process, which is about to read logins and keys.
     if let Err(error) = xebec_kernel::process::keep_memory_to_itself() {
         tracing::warn!("cannot protect memory from other processes: {error}");
     }
@@ -83,7 +83,7 @@ fn expect_no_command(args: &RecordArgs) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::Usage, message))
 }
 
-/// What the service prints is on the terminal from then on.
+/// The report until the service runs. From then on the terminal belongs to the service's output.
 fn until_it_runs(progress: &Arc<Progress>) -> Report {
     let (progress, report) = (progress.clone(), progress.report());
     Arc::new(move |reply| match reply {

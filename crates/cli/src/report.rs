@@ -1,4 +1,4 @@
-//! What a supervisor tells the command that started it: that its container's command runs.
+//! The report of a supervisor to the command that started it: that its container's command runs.
 
 use std::fs::File;
 use std::io::Write;
@@ -40,7 +40,7 @@ impl Report {
     }
 }
 
-/// The file for what this process has to say from now on, in the container's directory; anew with each start by a user. On a full
+/// The file for the messages of this process from now on, in the container's directory; anew with each start by a user. On a full
 /// disk it goes nowhere.
 fn own_log(container: &Path) -> std::io::Result<File> {
     let mut options = File::options();

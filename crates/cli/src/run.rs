@@ -29,7 +29,7 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::slow_readers::{self, SlowReaders};
 
-/// What `--stats` writes.
+/// The statistics that `--stats` writes.
 #[derive(Debug, Serialize)]
 struct Stats {
     image: String,
@@ -44,7 +44,7 @@ struct Stats {
     network: Network,
     fills: Fills,
     touched: Touched,
-    /// What loading the runtime image came to, if there is one.
+    /// The result of loading the runtime image, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     runtime_image: Option<Loaded>,
 }
@@ -70,7 +70,7 @@ struct Fills {
 /// One start of a container.
 pub(crate) struct Start {
     pub(crate) args: RunArgs,
-    /// What the container is started again with.
+    /// The command and surroundings from which the container is started again.
     pub(crate) origin: Origin,
     /// The name of a container that exists.
     pub(crate) name: Option<String>,
@@ -101,7 +101,7 @@ impl From<RunError> for Problem {
 }
 
 impl Problem {
-    /// What a command does with it: the code of a container's problem is its own.
+    /// The exit of the command after it: a container's problem has an exit code of its own.
     pub(crate) fn end(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Failure(failure) => Err(failure),
@@ -209,7 +209,7 @@ impl StartOver {
             user: self.user.take(),
         };
         let daemon = self.daemon.clone();
-        // Nothing depends on it: an older daemon does not know what it is told.
+        // Nothing depends on it: an older daemon does not know this request.
         self.telling = Some(std::thread::spawn(move || {
             let _ = daemon.ask(&request, &mut |_| ());
         }));
@@ -268,7 +268,7 @@ fn run_on(
     Ok(code)
 }
 
-/// With `-v`: what the daemon did, and how long each step took.
+/// With `-v`: tells the daemon's steps, and how long each took.
 fn tell_stages(mounted: &Mounted) {
     let how = match mounted.lazy {
         true => "lazily",
@@ -284,7 +284,7 @@ impl Start {
     fn mount_request(&self, holder: &Holder) -> Request {
         let args = &self.args;
         let pull = match (self.again, args.pull) {
-            // What the tag named then is what the container's layer lies on.
+            // The container's layer lies on the image that the tag named at first. The tag's present image does not matter.
             (Again::ByUser | Again::ByPolicy, Pull::Always) => Pull::Missing,
             (_, pull) => pull,
         };
@@ -340,7 +340,7 @@ fn mount(
     notifier: &ConfigNotifier,
 ) -> Result<Mounted, Failure> {
     let mut listen = |reply: &Reply| match reply {
-        // What is wrong with it will be said of the image that is mounted.
+        // A configuration that is wrong is reported later, for the image that is mounted.
         Reply::Configuration { config, user } => {
             if let Ok(image) = ImageConfig::from_json(config) {
                 notifier.notify(image, user.clone());
@@ -349,7 +349,7 @@ fn mount(
         reply => progress.show(reply),
     };
     let reply = daemon.ask(request, &mut listen);
-    // What the container prints comes next.
+    // The container's output comes next.
     progress.end();
     match reply? {
         Reply::Mounted(mounted) => {
@@ -390,7 +390,7 @@ fn touched(daemon: &Daemon, view: &str) -> Option<Touched> {
     }
 }
 
-/// What statistics are counted from.
+/// The moment and the counters from which statistics are counted.
 #[derive(Clone, Copy)]
 struct Before {
     start: Instant,
@@ -408,7 +408,7 @@ fn write_stats(
     let after = counters(daemon).unwrap_or(before.counters);
     let touched = touched(daemon, &mounted.view).unwrap_or_default();
     let mut stats = stats(mounted, stages, &before, &after, touched);
-    // What its recording brings may come for longer than it took to be ready.
+    // Pages of its recording may still come after it is ready.
     stats.runtime_image = loaded(daemon, &mounted.view);
     if let Some(loaded) = &stats.runtime_image {
         stats.stages_ms.insert("load".to_owned(), loaded.milliseconds);

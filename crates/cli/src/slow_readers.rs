@@ -124,7 +124,7 @@ fn tell_of(container: &str, daemon: &Daemon, screen: Option<&Screen>, end: &End)
     }
 }
 
-/// What tells a wait from others ([`WaitReport::identity`]).
+/// The identity of a wait among all others ([`WaitReport::identity`]).
 type Identity = (u64, i32, Option<Digest>, u64);
 
 /// The wait that was told last, and how long it was then, in milliseconds.

@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The time over which processors are looked at for the first table.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// Moves the cursor to the upper left corner, and clears each line and what is below (ECMA-48).
+/// Moves the cursor to the upper left corner, and clears each line and the screen below (ECMA-48).
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
@@ -60,7 +60,7 @@ fn current(paths: &Paths, chosen: &[String]) -> Result<Vec<Record>, Failure> {
     Ok(records)
 }
 
-/// What one container used at one moment.
+/// The use of resources of one container at one moment.
 struct Sample {
     name: String,
     at: Instant,
@@ -79,7 +79,7 @@ fn sample(records: &[Record]) -> Vec<Sample> {
     records.iter().filter_map(of).collect()
 }
 
-/// What is shown of a container.
+/// The line that is shown of a container.
 #[derive(Debug, Serialize)]
 struct Line {
     name: String,

@@ -1,5 +1,5 @@
-//! `--format`: what is printed of each thing that a command found. It is a part of Go's templates, which docker takes: fields,
-//! `{{json .Field}}` and text. Anything else is refused with the list of what there is.
+//! `--format`: the text that is printed of each thing that a command found. The language is a part of Go's templates, which docker
+//! takes: fields, `{{json .Field}}` and text. Anything else is refused with the list of the supported forms.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use xebec_protocol::failure::{Failure, FailureKind};
 
-/// What is written in place of a field that is there and has no value; Go's words.
+/// The text in place of a field that is there and has no value; Go's words.
 const NO_VALUE: &str = "<no value>";
 
 /// How each thing is printed, on a line of its own.
@@ -23,7 +23,7 @@ pub(crate) enum Format {
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// What stands between the braces.
+    /// Text outside of double braces.
     Text(String),
     /// `{{.A.B}}`: the names on the way.
     Field(Vec<String>),
@@ -121,7 +121,7 @@ impl Format {
     }
 }
 
-/// Prints what a command found: each by the format, if one is given, or else all as one list in JSON.
+/// Prints the things that a command found: each by the format, if one is given, or else all as one list in JSON.
 pub(crate) fn print_found(found: &[impl Serialize], format: Option<&Format>) -> Result<(), Failure> {
     let Some(format) = format else {
         return crate::text::print_json(&found);
@@ -136,7 +136,7 @@ fn found<'a>(thing: &'a Value, names: &[String]) -> Result<&'a Value, Failure> {
     let mut value = thing;
     for (depth, name) in names.iter().enumerate() {
         let inner = match value {
-            // What is not there has no parts either.
+            // A value that is not there has no parts either.
             Value::Null => return Ok(value),
             value => value.get(name),
         };

@@ -1,4 +1,4 @@
-//! What commands print: sizes, times and tables for people, JSON for programs.
+//! Forms of output of all commands: sizes, times and tables for people, JSON for programs.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many of something.
+/// A number with its noun, such as "3 layers".
 pub(crate) fn count(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
@@ -95,7 +95,7 @@ pub(crate) fn count(number: u64, what: &str) -> String {
     }
 }
 
-/// How many layers.
+/// A number of layers, in words.
 pub(crate) fn layers(number: u64) -> String {
     count(number, "layer")
 }

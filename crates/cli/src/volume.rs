@@ -98,7 +98,7 @@ fn list(volumes: &VolumeStore, args: &VolumeListArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes what can be removed, prints its names, and fails if there was something else.
+/// Removes the volumes that can be removed, prints their names, and fails if there were others.
 fn remove(volumes: &VolumeStore, args: &VolumeRemoveArgs) -> Result<(), Failure> {
     let mut failures = Failures::default();
     for name in &args.names {

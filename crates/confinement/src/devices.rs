@@ -20,7 +20,7 @@ pub struct Device {
     source: PathBuf,
     /// The path in the container.
     target: PathBuf,
-    /// What it may be used for: read, write, make nodes (`rwm`).
+    /// The permitted uses: read, write, make nodes (`rwm`).
     access: String,
 }
 

@@ -1,11 +1,11 @@
-//! Why a container cannot be confined as its user asks. Each message names the option, and says what to do.
+//! Why a container cannot be confined as its user asks. Each message names the option and the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 use xebec_kernel::size::SizeParseError;
 
-/// What is wrong with an option, or with what it needs on this host.
+/// An error in an option, or in the part of this host that it needs.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfinementError {
     /// There is no such capability.
@@ -19,7 +19,7 @@ pub enum ConfinementError {
     /// A limit of memory that cannot be set.
     #[error("memory: {reason}")]
     Memory {
-        /// What is wrong with it.
+        /// The fault of the limit, in words.
         reason: &'static str,
     },
     /// Not a number of processors.
@@ -41,9 +41,9 @@ pub enum ConfinementError {
     NotThere {
         /// The option.
         option: &'static str,
-        /// What the user asked for.
+        /// The value that the user asked for.
         asked: String,
-        /// What the host has.
+        /// The values that the host has.
         there: String,
     },
     /// A device that cannot be given to a container.
@@ -51,7 +51,7 @@ pub enum ConfinementError {
     Device {
         /// The device as the user gave it.
         device: String,
-        /// What is wrong with it.
+        /// The fault of the device, in words.
         reason: String,
     },
     /// A setting of the kernel that a container cannot have.
@@ -59,7 +59,7 @@ pub enum ConfinementError {
     Sysctl {
         /// The setting as the user gave it.
         sysctl: String,
-        /// What is wrong with it.
+        /// The fault of the setting, in words.
         reason: &'static str,
     },
     /// Not a number of processes.
@@ -70,7 +70,7 @@ pub enum ConfinementError {
     Ulimit {
         /// The limit as the user gave it.
         ulimit: String,
-        /// What is wrong with it.
+        /// The fault of the limit, in words.
         reason: &'static str,
     },
     /// A security option that does not exist, or that this host does not support.
@@ -78,7 +78,7 @@ pub enum ConfinementError {
     SecurityOption {
         /// The option as the user gave it.
         option: String,
-        /// What is wrong with it.
+        /// The fault of the option, in words.
         reason: String,
     },
     /// The user's profile for system calls cannot be read.

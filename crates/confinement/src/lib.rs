@@ -1,16 +1,17 @@
-//! Decides what a container may do and use.
+//! Decides on the permissions and limits of a container.
 //!
-//! Users say it with docker's options, from `--cap-add` over `--security-opt` to `--memory`. [`Confinement`] is what they ask for.
-//! [`SecurityContext::decide`] makes of it what this host can give: it refuses what contradicts itself, finds the devices, and
+//! Users say it with docker's options, from `--cap-add` over `--security-opt` to `--memory`. [`Confinement`] is their request.
+//! [`SecurityContext::decide`] makes of it the settings that this host can give: it refuses contradictions, finds the devices, and
 //! chooses the filters of system calls and the security labels. Both say their part in the form of the runtime's configuration.
 //!
 //! # Promises
 //!
-//! * Without options a container has what docker and containerd give it. On the host's network it has less: no `CAP_NET_RAW`.
+//! * Without options a container has the permissions that docker and containerd give it. On the host's network it has less: no
+//!   `CAP_NET_RAW`.
 //! * Xebec gives no capability that it does not have itself.
 //! * A setting of the kernel that the host would get is refused.
 //! * A command that joins a container has the container's filters: [`seccomp::outer_filter_of`] finds the outer one again.
-//! * What is refused is refused before a container exists, by an error that names the option and what to do.
+//! * A refusal comes before a container exists, by an error that names the option and the remedy.
 //!
 //! # What this crate may use
 //!

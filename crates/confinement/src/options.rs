@@ -1,5 +1,5 @@
-//! The options that say what a container may do and use: `--cap-add`, `--memory`, `--security-opt` and
-//! others, with docker's names and values.
+//! The options for a container's permissions and limits: `--cap-add`, `--memory`, `--security-opt` and others, with docker's names
+//! and values.
 
 use serde_json::{Map, Value, json};
 use xebec_kernel::size::Bytes;
@@ -21,7 +21,7 @@ const CPU_PERIOD: u64 = 100_000;
 const PROCESSORS: &str = "/sys/devices/system/cpu/online";
 const MEMORY_NODES: &str = "/sys/devices/system/node/online";
 
-/// What a container may do and use.
+/// The permissions and limits of a container.
 #[derive(Clone, Debug, Default)]
 pub struct Confinement {
     /// Capabilities beyond the default ones.
@@ -36,7 +36,7 @@ pub struct Confinement {
     pub memory: Option<Bytes>,
     /// The limit of memory and swap together.
     pub memory_swap: Option<MemorySwap>,
-    /// What of memory the kernel leaves to the container when memory is scarce.
+    /// The memory that the kernel leaves to the container when memory is scarce.
     pub memory_reservation: Option<Bytes>,
     /// The limit of processor time.
     pub cpus: Option<Cpus>,

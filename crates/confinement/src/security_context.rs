@@ -14,7 +14,7 @@ use crate::security_option::SecurityOption;
 /// The security settings of a container.
 #[derive(Clone, Debug, Default)]
 pub struct SecurityContext {
-    /// What its processes may do of what root may.
+    /// The parts of root's power that its processes have.
     pub capabilities: Capabilities,
     /// Which system calls they may make.
     pub filters: Filters,
@@ -28,7 +28,7 @@ pub struct SecurityContext {
     pub shows_system_paths: bool,
 }
 
-/// What a container's settings depend on beside its user's options.
+/// The circumstances on which a container's settings depend, beside its user's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
     /// Whether its runtime works under a filter of system calls ([`crate::seccomp`]).

@@ -1,6 +1,6 @@
-//! Threads for what requests do that blocks: mounts, surveys, records. Readers' pages are decoded by threads of the same
-//! pool, so requests get a part of it, however many come at once; the others wait without a thread. What the daemon does of
-//! itself takes no turn: the task that accepts connections and orders must not wait behind requests.
+//! Threads for those parts of requests that block: mounts, surveys, records. Readers' pages are decoded by threads of the same
+//! pool, so requests get a part of it, however many come at once; the others wait without a thread. The daemon's own work
+//! takes no turn: the task that accepts connections and orders must not wait behind requests.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use tokio::sync::Semaphore;
 
 use xebec_protocol::failure::Failure;
 
-/// How many work at once. Mounts of views come one after the other anyway, since the table of views has one lock; what takes
-/// long beside them is rare.
+/// How many work at once. Mounts of views come one after the other anyway, since the table of views has one lock; other work that
+/// takes long is rare.
 const AT_ONCE: usize = 6;
 
-/// How much is done at once of what nobody waits for.
+/// How many tasks that nobody waits for work at once.
 const SPARE: usize = 2;
 
 /// The part of the pool that requests have.
@@ -32,7 +32,7 @@ impl Default for Background {
 }
 
 impl Background {
-    /// Does what blocks, when it is its turn, and then to its end, whether or not somebody still waits for it.
+    /// Does work that blocks, when it is its turn, and then to its end, whether or not somebody still waits for it.
     ///
     /// # Errors
     /// When it dies.
@@ -43,7 +43,7 @@ impl Background {
         Self::run_in_turn(&self.turns, work).await
     }
 
-    /// The same for what nobody waits for, which takes no request's turn.
+    /// The same for work that nobody waits for, which takes no request's turn.
     ///
     /// # Errors
     /// When it dies.
@@ -68,7 +68,7 @@ impl Background {
     }
 }
 
-/// Does what blocks, however many requests wait for their turn. For what is done once at a time.
+/// Does work that blocks, however many requests wait for their turn. For work that is done once at a time.
 ///
 /// # Errors
 /// When it dies.
@@ -89,8 +89,8 @@ mod tests {
 
     use super::*;
 
-    /// Fifty that all wait for one lock, as starts do while a view is mounted, and a pool of one thread more than they may
-    /// have: the reader's page must be decoded before the lock is free, and what the daemon does of itself be done.
+    /// Fifty requests wait for one lock, as starts do while a view is mounted. The pool has one thread more than requests may have.
+    /// The reader's page must be decoded, and the daemon's own work be done, before the lock is free.
     #[test]
     fn requests_leave_threads_to_readers() {
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -32,7 +32,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Goes on with what earlier workers were to bring in.
+    /// Goes on with the layers that earlier workers were to bring in.
     pub(crate) fn resume(self: &Arc<Self>) {
         for view in self.views.held() {
             let layers = view.layers.iter();

@@ -27,7 +27,7 @@ pub(crate) fn live_containers(run: &Path, views: &Views) -> Vec<LiveContainer> {
     live.collect()
 }
 
-/// What tells a container from others of its name: the random part of its control group's name.
+/// The random part of the name of a container's control group, which tells the container from others of its name.
 pub(crate) fn run_of(record: &Record) -> Option<String> {
     let group = record.control_group.as_deref()?;
     xebec_container::run_of_cgroup(group).map(str::to_owned)

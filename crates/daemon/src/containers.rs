@@ -1,6 +1,6 @@
-//! Containers whose supervisor was killed. What is left of one that has ended (its overlay, above all, which keeps its image's
-//! view and with it the daemon) is cleaned up here, since there may be no next `xebec run`. One that serves on is named in
-//! the log, and left alone. Those whose restart policy asks for a start get one by a process of its own, `xebec container restore`:
+//! Containers whose supervisor was killed. The leftovers of one that has ended (above all its overlay, which keeps its image's
+//! view and with it the daemon) are cleaned up here, since there may be no next `xebec run`. One that serves on is named in
+//! the log, and left alone. Those whose restart policy asks for a start get one by a process of its own, `xebec container restore`,
 //! unless this process is confined, as the service is, since they would inherit that. There another service does it.
 
 use std::collections::BTreeSet;
@@ -93,7 +93,7 @@ fn restore(paths: &Paths) -> Option<Child> {
         .ok()
 }
 
-/// Whether what this process starts may have fewer rights than root has.
+/// Whether programs that this process starts may have fewer rights than root has.
 fn is_confined() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     !status
@@ -101,7 +101,7 @@ fn is_confined() -> bool {
         .any(|line| line.split_whitespace().eq(["NoNewPrivs:", "0"]))
 }
 
-/// Where containers are kept.
+/// The directories of containers.
 pub(crate) fn directories(paths: &Paths) -> Directories {
     Directories {
         state: paths.containers(),

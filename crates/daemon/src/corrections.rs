@@ -51,8 +51,8 @@ impl Corrections {
         self.counting.lock()
     }
 
-    /// What tells a view over these layers from those that were built before pages of them were corrected, which may have
-    /// the wrong ones in memory; `None` if none ever were.
+    /// A mark in the name of a view over these layers. It tells the view from those that were built before pages of the layers were
+    /// corrected, which may have wrong pages in memory. `None` if no page ever was.
     pub(crate) fn salt(&self, layers: impl Iterator<Item = LayerKey> + Clone) -> Option<String> {
         for served in layers.clone().filter_map(|key| self.fills.find(key)) {
             self.report_mismatches(&served);
@@ -63,9 +63,9 @@ impl Corrections {
         (corrections > 0).then(|| format!("after {corrections} corrections"))
     }
 
-    /// Says so when pages that a runtime image brought were not what the layer has, and uses its recordings no more.
+    /// Raises the alarm when pages that a runtime image brought differ from the layer, and uses its recordings no more.
     ///
-    /// Any fill may find that out, also one that a reader waits for; so this is asked after what fills many spans, before a
+    /// Any fill may find that out, also one that a reader waits for; so this is called after work that fills many spans, before a
     /// view is named, and at each sweep.
     pub(crate) fn report_mismatches(&self, served: &Arc<ServedLayer>) {
         let key = served.layer().key();

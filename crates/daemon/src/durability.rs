@@ -18,7 +18,7 @@ use xebec_views::views::Views;
 
 use crate::background::run_without_turn;
 
-/// If the disk does not take what was written, readers raise events again for what it lacks.
+/// If the disk does not take the pages that were written, readers raise events again for those that it lacks.
 fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> Result<(), SyncError> {
     let key = served.layer().key();
     let synced = served.sync();
@@ -45,7 +45,7 @@ fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> Result<(), SyncEr
     synced.map(|_| ())
 }
 
-/// What is brought to the disk later.
+/// Brings data of layers, recordings and views to the disk, after they were written.
 pub(crate) struct Durability {
     images: Images,
     recordings: Recordings,
@@ -57,7 +57,7 @@ pub(crate) struct Durability {
 }
 
 impl Durability {
-    /// Of what is kept on this host and the layers that are served.
+    /// Of the state on this host and the layers that are served.
     pub(crate) fn new(
         recordings: Recordings,
         fills: Arc<FillService>,
@@ -79,14 +79,14 @@ impl Durability {
         self.unsynced_views().push((name, metadata));
     }
 
-    /// Makes durable what the layers that are served hold. Gives those that the disk did not take.
+    /// Makes the pages of the served layers durable. Gives those that the disk did not take.
     pub(crate) fn sync_served(&self) -> Vec<LayerKey> {
         let served = self.fills.all().into_iter();
         let lost = served.filter(|served| matches!(sync_one(&self.fills, served), Err(SyncError::Lost(_))));
         lost.map(|served| served.layer().key()).collect()
     }
 
-    /// Whether the worker before this one came to sync its views is not known.
+    /// Has all views synced again: the worker before this one may not have come to it.
     pub(crate) fn sync_views_again(&self) {
         let metadata = |name: String| {
             let path = view::metadata(self.images.paths(), &name);
@@ -112,7 +112,7 @@ impl Durability {
         }
     }
 
-    /// Brings what starts wrote down to the disk.
+    /// Brings the records that starts wrote to the disk.
     pub(crate) fn sync_notes(&self) {
         self.sync_views();
         if let Err(failure) = self.images.sync().and(self.recordings.sync()) {
@@ -122,7 +122,7 @@ impl Durability {
         }
     }
 
-    /// Makes durable what a layer holds. The disk may take long, so it takes no turn from requests.
+    /// Makes a layer's pages durable. The disk may take long, so it takes no turn from requests.
     pub(crate) async fn sync_layer(self: &Arc<Self>, served: &Arc<ServedLayer>) -> Result<(), Failure> {
         let layer = served.clone();
         let this = self.clone();
@@ -146,13 +146,13 @@ impl Durability {
         }
     }
 
-    /// Makes durable what an earlier worker of this boot filled and did not come to sync.
+    /// Makes the pages durable that an earlier worker of this boot filled and did not come to sync.
     pub(crate) fn sync_left(&self) {
         for key in self.images.store().list().unwrap_or_default() {
             if let Err(error) = self.sync_if_left(key) {
                 warn!("cannot sync {key}: {error}");
             }
-            // That worker may have died before it compared what runtime images had brought.
+            // That worker may have died before it compared the pages that runtime images had brought.
             let layer = self.images.store().look(key);
             if layer.is_ok_and(|layer| layer.is_complete() && layer.has_unverified()) {
                 self.fills.tell_complete(key);

@@ -30,15 +30,15 @@ use crate::snapshot_binds::unbind_all;
 use crate::stopping::Stopping;
 use crate::view_cleanup::ViewCleanup;
 
-/// How long what is just ending by itself (a refused reader, a sync) may take, before the client that stops the daemon is told
-/// that it stays.
+/// How long a refused reader or a sync, which end by themselves, may take before the client that stops the daemon is told that it
+/// stays.
 const MOMENT: Duration = Duration::from_secs(1);
 /// How many readers that wait are named.
 const NAMED_READERS: usize = 5;
 /// How often it is looked meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What must be over before the daemon may end.
+/// The services that must have nothing left to do before the daemon may end.
 pub(crate) struct EndingParts {
     pub(crate) images: Images,
     pub(crate) fills: Arc<FillService>,
@@ -109,8 +109,7 @@ impl Ending {
         }
     }
 
-    /// Unmounts every view, used or not, and refuses what is read all the same. Gives the reason why the daemon stays.
-    /// Blocks.
+    /// Unmounts every view, used or not, and refuses reads that come all the same. Gives the reason why the daemon stays. Blocks.
     pub(crate) fn begin_to_end(&self) -> Option<String> {
         {
             // A view that is being mounted just now goes, too; one that is mounted later takes the stop back.
@@ -172,7 +171,8 @@ impl Ending {
         Ok(true)
     }
 
-    /// Ends, or gives the reason why not; what is just ending by itself is waited for, and what requests wait for is given up. Blocks.
+    /// Ends, or gives the reason why not. It waits a moment for work that ends by itself, and gives up the fetches that requests
+    /// wait for. Blocks.
     fn end_in_a_moment(&self) -> Option<String> {
         let deadline = Instant::now() + MOMENT;
         loop {
@@ -188,7 +188,7 @@ impl Ending {
 
     /// Ends if nothing needs the daemon: no view is mounted from then on. Gives the reason why not. Blocks.
     pub(crate) fn end_if_unused(&self) -> Option<String> {
-        // What takes long is done before views have to wait for it.
+        // The slow parts are done first, so that views need not wait for them.
         if let Some(reason) = self.reason_to_stay() {
             return Some(reason);
         }
@@ -250,9 +250,9 @@ impl Ending {
 /// Views that are mounted.
 #[derive(Debug, PartialEq, Eq)]
 struct Mounted {
-    /// Which, and their users.
+    /// The message that names the views and their users.
     reason: String,
-    /// What is to be done first.
+    /// The advice to the user: what to stop or unmount first.
     advice: String,
 }
 

@@ -1,4 +1,4 @@
-//! Evicting one layer, so that no reader ever sees what is gone.
+//! Evicts one layer, so that no reader ever sees that pages are gone.
 //!
 //! In this order, so that a process that dies on the way leaves a consistent cache:
 //! 1. No request under way relies on the layer, no view that is used reads it, no fill of it is under way; new ones

@@ -1,5 +1,5 @@
-//! Names what readers waited for: the file in the image, the process and its container. What a worker does not know itself, it takes
-//! from the history; without a daemon, all of it is from there.
+//! Names the file in the image, the process and its container for each wait. A worker takes from the history the facts that it does
+//! not have itself; without a daemon, all of them come from there.
 
 mod files;
 mod subject;

@@ -3,7 +3,7 @@
 use xebec_cache::fill::FillError;
 use xebec_protocol::failure::FailureKind;
 
-/// What a fill failed by.
+/// The kind of failure that the error of a fill is.
 pub(crate) fn kind_of(error: &FillError) -> FailureKind {
     match error {
         FillError::Disk { .. } => FailureKind::Host,

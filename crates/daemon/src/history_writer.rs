@@ -1,5 +1,5 @@
-//! Writes down what happened, a moment after it did and never on anybody's way: waits of readers that are over, starts that are
-//! over, and the images of the containers that waited. What cannot be written is left out, and said once a minute.
+//! Writes the history, a moment after the events and never on anybody's way: waits of readers that are over, starts that are over,
+//! and the images of the containers that waited. Entries that cannot be written are left out; the log says so once a minute.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ use crate::container_runs::live_containers;
 use crate::explain::waits::report;
 use crate::start_table::StartTable;
 
-/// How often it is written: what happened is in the history within a second, refused reads after the time in which the kernel asks
-/// for them again included.
+/// How often it is written. An event is in the history within a second; a refused read comes later by the time in which the kernel
+/// may ask for it again.
 const PERIOD: Duration = Duration::from_millis(250);
 /// Containers that are remembered as written down.
 const MAX_KNOWN: usize = 1024;
@@ -51,7 +51,7 @@ struct State {
 }
 
 impl HistoryWriter {
-    /// Of what these know.
+    /// A writer of the facts that these have.
     pub(crate) fn new(
         paths: &Paths,
         fills: &Arc<FillService>,
@@ -98,12 +98,12 @@ impl HistoryWriter {
         self.fills.waits().has_ended_since(state.last_wait) || self.starts.count() > state.starts_written
     }
 
-    /// Writes what is new, for the last time. Blocks.
+    /// Writes the new entries, for the last time. Blocks.
     pub(crate) fn finish(&self) {
         self.note(true);
     }
 
-    /// Writes what is new; with `all` also reads that were refused just now, for which the kernel may ask again. Blocks.
+    /// Writes the new entries; with `all` also reads that were refused just now, for which the kernel may ask again. Blocks.
     fn note(&self, all: bool) {
         let mut state = self.state.lock();
         let waits = self.fills.waits().ended_since(state.last_wait, all);

@@ -1,4 +1,4 @@
-//! Which layers a runtime image's pages may be written into: those whose readers all admit what vouches for the recording.
+//! Which layers a runtime image's pages may be written into: those whose readers all admit the evidence for the recording.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ impl Injections {
         readers
     }
 
-    /// Begins to bring pages into those of the layers whose readers all admit what vouches for them. Views that
-    /// linger and would stand in the way are taken down: then it shows whether anybody is on them.
+    /// Begins to bring pages into those of the layers whose readers all admit the evidence for them. Views that linger and would
+    /// stand in the way are taken down: then it shows whether anybody is on them.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         keys: Vec<LayerKey>,

@@ -1,5 +1,5 @@
-//! What happens between an image that is prepared and its view, so that a service starts only on pages whose recording it admits:
-//! those that earlier runtime images brought are compared where what vouched for them does not suffice now.
+//! The integrity check between the preparation of an image and its view, so that a service starts only on pages whose recording it
+//! admits. Pages that earlier runtime images brought are compared if their root of trust does not suffice now.
 
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ pub(crate) struct IntegrityCheck {
 }
 
 impl IntegrityCheck {
-    /// Compares the pages that runtime images brought, in layers where what vouches for them is weaker than what the
-    /// image's index rests on now, or than the policy asks for the image as it is named; all of them before a recording,
-    /// which counts as far as its pages do.
+    /// Compares the pages that runtime images brought. It does so in layers where the root of trust of these pages is weaker than
+    /// that of the image's index now, or than the policy asks for the image as it is named. Before a recording it compares all of
+    /// them, since a recording counts as far as its pages do.
     pub(crate) async fn check_injected(
         &self,
         prepared: &PreparedImage,
@@ -94,7 +94,7 @@ impl IntegrityCheck {
             self.corrections.report_mismatches(served);
             compared.map_err(|error| Failure::new(kind_of(&error), error))?;
         }
-        // Not only in memory: a power cut may bring back what was injected, and the next recording must not vouch for that.
+        // Not only in memory: a power cut may bring back injected pages, and the next recording must not vouch for those.
         self.durability.sync_layer(served).await?;
         unverified_sources::clear(self.images.store(), layer.key(), || {
             !layer.may_have_unverified() && !self.recording_admission.is_injecting(layer.key())

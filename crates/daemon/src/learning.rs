@@ -1,4 +1,4 @@
-//! Keeps what a start teaches: its profile.
+//! Makes the profile that a start teaches.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::start_facts::{Facts, Over, Seen, Sorted, runs_of};
 /// Pages that a profile may miss: a gigabyte. One that missed more says little about a start.
 const MAX_PAGES: u64 = 1 << 18;
 
-/// What is to be learned from a start, or why nothing is.
+/// The profile to be learned from a start, or the reason why nothing is.
 pub(super) fn profile(start: &Facts, over: &Over, seen: &Seen) -> Result<Profile, String> {
     let refused = match over.end {
         StartEnd::Ready if seen.asked.is_full => "it asked for more pages than are remembered",

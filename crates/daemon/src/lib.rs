@@ -4,20 +4,20 @@
 //! starts the next worker when this one dies. So everything that must outlive a worker is in files: layers in the cache, views in
 //! the run directory. A new worker reads them back before it reads events.
 //!
-//! * [`worker`]: the start of the process, and what it waits for. `services`: makes the services, each with only what it uses.
+//! * [`worker`]: the start of the process, and its loop. `services`: makes the services, each with only those that it uses.
 //! * `server`: the command line's socket; `requests`: passes each request on. `mounts`, `preparation`: prepare and mount an image
 //!   for a holder; `view_lease`: takes or builds the view of a request; `pulls`: brings images here without a view; `completion`:
-//!   fetches whole layers; `proofs`: proves them; `removal`: removes and pins images; `ending`: when the daemon may end; `stopping`:
-//!   what requests wait for is given up then.
+//!   fetches whole layers; `proofs`: proves them; `removal`: removes and pins images; `ending`: when the daemon may end;
+//!   `stopping`: gives up the work that requests wait for.
 //! * `runtime_images`: loads runtime images, `load_ahead` with a pull; `injections`: into which layers their pages may go;
 //!   `prefill`: prefills the page cache of a view with them; `integrity_check`: compares unverified pages of earlier recordings
 //!   before a stricter reader uses the layer; `corrections`: the alarm when they were wrong.
-//! * `starts`: watches what services read while they start; `start_reports`, `start_facts`: report it; `learning`: the profile of
-//!   it; `view_read_ahead`: how far the kernel reads ahead meanwhile.
+//! * `starts`: watches the reads of services while they start; `start_reports`, `start_facts`: report it; `learning`: the profile
+//!   of it; `view_read_ahead`: how far the kernel reads ahead meanwhile.
 //! * `quota`: how large the cache may be; `eviction`: removes a layer's data without harm to readers; `building`: tells them that a
-//!   view is on its way; `view_cleanup`: gives up what went with its views.
-//! * `upkeep`: work on the cache in the background; `durability`: what is brought to the disk later; `background`: threads for what
-//!   blocks; `containers`: cleans up after containers whose command was killed.
+//!   view is on its way; `view_cleanup`: gives up the resources of views that went.
+//! * `upkeep`: work on the cache in the background; `durability`: brings data to the disk later; `background`: threads for work
+//!   that blocks; `containers`: cleans up after containers whose command was killed.
 //! * `snapshots`: containerd's snapshots.
 //! * `status`: the daemon's report of itself; [`explain`]: why readers waited; `history_writer`: writes that down for later;
 //!   `container_runs`: which containers run, on which images; `metrics`, `metrics_server`: for Prometheus.

@@ -23,22 +23,22 @@ pub(crate) const STILL_COMING: &str = "it was still coming";
 /// A runtime image that was loaded, or could not be.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedImage {
-    /// What it came to.
+    /// The result of loading.
     pub(crate) loaded: Loaded,
-    /// What became of which pages, if it was used.
+    /// The recording with its pages before and after, if it was used.
     pub(crate) recorded: Option<Recorded>,
 }
 
-/// Tells what loading came to, once that is known.
+/// Tells the result of loading, once it is known.
 pub(crate) type Outcome = watch::Receiver<Option<LoadedImage>>;
 
 /// A runtime image that is being loaded, or was, or may not be.
 pub(crate) struct Loading {
     /// The pages that a view may reach by bypass devices once they are there.
     pub(crate) free: PageSet,
-    /// What brings them, if anything does.
+    /// The loader that brings them, if there is one.
     pub(crate) loader: Option<Arc<Loader>>,
-    /// Of what the recording names, as far as it is known before it is loaded.
+    /// The pages that the recording names, as far as they are known before it is loaded.
     pub(crate) recorded: Option<Recorded>,
     pub(crate) outcome: Outcome,
     pub(crate) task: Option<EndedWithIt>,
@@ -80,13 +80,13 @@ impl Drop for EndedWithIt {
 /// A runtime image that a start waits for, if it does.
 #[derive(Clone)]
 pub(crate) struct Pending {
-    /// What its recording names, if it is used.
+    /// The pages that its recording names, if it is used.
     pub(crate) recorded: Option<Recorded>,
-    /// What it comes to.
+    /// The result of loading, once it is known.
     pub(crate) outcome: Outcome,
 }
 
-/// What is loaded, by view, as long as the view is there: for nobody nothing is.
+/// The loads for each view, as long as the view is there: without a view, a load serves nobody.
 #[derive(Default)]
 pub(crate) struct Loadings(Mutex<Table>);
 
@@ -100,7 +100,7 @@ impl Loadings {
         known.push((outcome, task));
     }
 
-    /// What the last start on a view loaded, if that is known soon; `None` if nothing was to be loaded.
+    /// The result of the load for the last start on a view, if it is known soon; `None` if nothing was to be loaded.
     pub(crate) async fn of(&self, view: &str) -> Option<Loaded> {
         let mut outcome = self.0.lock().get(view)?.last()?.0.clone();
         let known = tokio::time::timeout(SOON, outcome.wait_for(Option::is_some)).await;

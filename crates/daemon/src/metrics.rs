@@ -1,7 +1,7 @@
-//! Metrics for Prometheus: what `docs/operations.md` lists, in the OpenMetrics text format.
+//! Metrics for Prometheus, which `docs/operations.md` lists, in the OpenMetrics text format.
 //!
-//! Most values are counted elsewhere and only read here, at each request. Counters begin at zero with each worker,
-//! which Prometheus' `rate` takes for what it is; `xebec_worker_restarts_total` alone goes on, from the journal.
+//! Most values are counted elsewhere and only read here, at each request. Counters begin at zero with each worker, which
+//! Prometheus' `rate` recognizes as a restart; `xebec_worker_restarts_total` alone goes on, from the journal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ impl Metrics {
         );
     }
 
-    /// Layers and views, and what they take.
+    /// Layers and views, and their sizes.
     fn register_cache(&self, registry: &mut Registry) {
         let served = self.fills.all();
         let complete = served.iter().filter(|layer| layer.layer().is_complete()).count();
@@ -264,7 +264,7 @@ impl Metrics {
     }
 }
 
-/// What fills count: a metric's name, its help, and where it is counted.
+/// The counters of fills: a metric's name, its help, and its value.
 fn fill_counters(fills: &FillStats) -> [(&'static str, &'static str, &AtomicU64); 8] {
     [
         (

@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::metrics::Metrics;
 
-/// What `Content-Type` says of the format.
+/// The value of `Content-Type` for the format.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// How often an address that is taken is tried again.
 const BIND_AGAIN: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! An image is mounted for somebody: prepared, admitted for what its layers are read by, loaded, held.
+//! Mounts an image for a holder: the image is prepared, admitted for the readers of its layers, loaded and held.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::view_cleanup::ViewCleanup;
 use crate::view_lease::ViewLeases;
 use crate::view_read_ahead::ViewReadAhead;
 
-/// What is to be done once the client has its view.
+/// The work that follows once the client has its view.
 struct FollowUp {
     plan: Option<StartPlan>,
     completion: Option<Completion>,
@@ -89,7 +89,7 @@ impl Mounts {
             return self.mounted_already(shown, &prepared, order.completion);
         }
         let plan = match order.holder {
-            // containerd does not say when it is ready, or what it is.
+            // containerd says neither which service it starts, nor when that is ready.
             Holder::Snapshot { .. } => None,
             _ => self.starts.plan(&prepared, &order.purpose),
         };
@@ -112,7 +112,7 @@ impl Mounts {
         Ok(Reply::Mounted(Box::new(mounted)))
     }
 
-    /// Prepares an image, and what is loaded of its recording before it is mounted.
+    /// Prepares an image, and the pages of its recording that are loaded before it is mounted.
     async fn make_ready(
         &self,
         request: &ImageRequest,
@@ -148,7 +148,7 @@ impl Mounts {
         })
     }
 
-    /// Sees to it that a directory can show the image; gives what it shows already, if that may be the same.
+    /// Checks that a directory can show the image; gives the view that it shows already, if that may be the same.
     fn look_at_target(&self, request: &ImageRequest, order: &Order) -> Result<Option<Shown>, Failure> {
         let Holder::Directory { path } = &order.holder else {
             return Ok(None);
@@ -208,12 +208,12 @@ impl Mounts {
         Ok(Some((mounted, view, loading)))
     }
 
-    /// What goes on when the client has its view: the rest of a runtime image, the watch over its start, completion.
+    /// Begins the work that follows when the client has its view: the rest of a runtime image, the watch over its start, completion.
     fn follow_mount(&self, follow: FollowUp, mounted: &Mounted, view: HeldView, loading: Option<Loading>) {
         let learns = follow.plan.as_ref().is_some_and(|plan| plan.learns);
         let prefills = follow.is_free && !learns && !view.was_mounted;
         let loaded = loading.map(|loading| self.runtime_images.finish(&view, loading, prefills));
-        // What learns is let read ahead when it has learned.
+        // A view whose start is learned reads ahead only after that.
         if follow.is_free && !learns {
             self.read_ahead.widen_later(mounted.view.clone());
         }

@@ -2,14 +2,14 @@
 
 use xebec_protocol::wire::{Allowed, Completion, Holder, Purpose};
 
-/// What a view is mounted for.
+/// An order to mount a view: its holder and purpose.
 pub(crate) struct Order {
     pub(crate) holder: Holder,
     pub(crate) completion: Option<Completion>,
     pub(crate) purpose: Purpose,
-    /// What is allowed on the directory that holds it.
+    /// The permissions on the directory that holds it.
     pub(crate) allowed: Allowed,
-    /// A profile is to be kept: nothing is read ahead at first, whether there are start-up pages or not, and what earlier
-    /// starts read is in nobody's memory.
+    /// A profile is to be kept: nothing is read ahead at first, whether there are start-up pages or not, and pages that earlier
+    /// starts read are in nobody's memory.
     pub(crate) learns: bool,
 }

@@ -1,4 +1,4 @@
-//! Images are prepared in such a way that their layers stay until what is made of them holds them.
+//! Prepares images in such a way that their layers stay until the view that is made of them holds them.
 
 use std::sync::Arc;
 

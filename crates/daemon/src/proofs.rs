@@ -21,7 +21,7 @@ use crate::integrity_check::IntegrityCheck;
 /// the container that is just starting needs more.
 const PROOF_DELAY: Duration = Duration::from_secs(5);
 
-/// When it is tried again to compare what runtime images brought, after the registry could not be asked.
+/// When the comparison of pages that runtime images brought is tried again, after the registry could not be asked.
 const PROOF_AGAIN: Duration = Duration::from_secs(60);
 
 /// Proves layers.
@@ -78,7 +78,7 @@ impl Proofs {
     }
 
     pub(crate) async fn prove(&self, key: LayerKey) -> Result<Verdict, Failure> {
-        // What a runtime image got wrong must not be taken for the index's fault.
+        // Wrong pages of a runtime image must not be taken for a fault of the index.
         let served = self.fills.serve(key, None)?;
         self.integrity.compare_injected(&served).await?;
         drop(served);
@@ -91,8 +91,8 @@ impl Proofs {
         Ok(verdict)
     }
 
-    /// The index is marked already, so nothing that starts from now on uses it. What is mounted cannot be taken
-    /// from its readers, so they are named.
+    /// The index is marked already, so nothing that starts from now on uses it. Mounted views cannot be taken from their readers, so
+    /// they are named.
     fn raise_alarm(&self, key: LayerKey, problem: &str) {
         error!("{}", alarm(key, problem));
         self.views.take_down_unused(|view| view.reads(key));

@@ -107,7 +107,7 @@ impl Pulls {
         Ok(Reply::Proved { layers })
     }
 
-    /// Keeps the cache's limit, with room for what these layers lack.
+    /// Keeps the cache's limit, with room for the pages that these layers lack.
     async fn enforce(&self, keys: Vec<LayerKey>) -> Result<(), Failure> {
         let quota = self.quota.clone();
         let enforced = self

@@ -24,7 +24,7 @@ use crate::eviction::Eviction;
 /// On a full disk, room for more than the write that met it: the next ones come at once.
 const ROOM_AHEAD: u64 = 32 << 20;
 
-/// What a quota needs.
+/// The services and the limit that a quota needs.
 pub(crate) struct QuotaParts {
     pub(crate) images: Images,
     pub(crate) fills: Arc<FillService>,
@@ -68,7 +68,7 @@ impl Quota {
         self.is_over.lock()
     }
 
-    /// What is cached, what uses it, and what may be evicted.
+    /// The layers in the cache, their users, and which of them may be evicted.
     pub(crate) fn survey(&self) -> CacheReport {
         inventory::survey(&self.parts.images, self.parts.limit, |key| {
             let request = || {
@@ -79,8 +79,8 @@ impl Quota {
         })
     }
 
-    /// Brings the cache down to `target` bytes, or to its limit if none is given, and removes what nothing refers to. With
-    /// `dry_run` only says what would go.
+    /// Brings the cache down to `target` bytes, or to its limit if none is given, and removes leftovers that nothing refers to.
+    /// With `dry_run` it only tells what would go.
     pub(crate) fn collect(&self, target: Option<u64>, dry_run: bool) -> Collected {
         let target = target.or(self.parts.limit);
         let _one = self.collect_alone();
@@ -130,7 +130,7 @@ impl Quota {
         collected
     }
 
-    /// What layers lack, in bytes.
+    /// The size of the pages that layers lack, in bytes.
     pub(crate) fn missing_bytes(&self, keys: &[LayerKey]) -> u64 {
         let missing = keys.iter().filter_map(|key| {
             let layer = self.parts.images.store().look(*key).ok()?;

@@ -65,7 +65,7 @@ impl LoadTask {
         }));
     }
 
-    /// Brings what this service needs, then what other services of the image need.
+    /// Brings the pages that this service needs, then those that other services of the image need.
     async fn load(self, open: Option<ZoneStream>) {
         let loaded = self.loader.load(open).await;
         for target in &self.targets {
@@ -155,7 +155,7 @@ impl RuntimeImages {
         let noting = self.note(&injecting, injection.clone());
         let before = loader.free_pages();
         let free = loader.allow(injecting);
-        // Another start of the same image sees now what is in flight.
+        // Another start of the same image now sees the pages that are in flight.
         drop(turn);
         let (told, outcome) = watch::channel(None);
         let recorded = Recorded::new(&found, &before, &before);
@@ -171,7 +171,7 @@ impl RuntimeImages {
             told,
         };
         let task = tokio::spawn(async move {
-            // Before the first page is written: what vouches for it, and by what it could be distrusted.
+            // Before the first page is written, the evidence for it is noted, and the name by which it could be distrusted.
             let noted = async {
                 keeping.end().await?;
                 noting.end().await
@@ -201,8 +201,8 @@ impl RuntimeImages {
         targets.collect()
     }
 
-    /// Brings in what another service of the image needs, after the one for which its view was made: it is not known yet
-    /// which of them will run. Nobody waits for it.
+    /// Brings in the pages that another service of the image needs, after those of the service for which its view was made: it is
+    /// not known yet which of them will run. Nobody waits for this.
     async fn follow(
         self: &Arc<Self>,
         image: &Reference,
@@ -250,7 +250,7 @@ impl RuntimeImages {
     }
 
     /// Takes the guard off each part of a view's start-up pages once all of it is there; if some pages never come, it stays.
-    /// What is there is brought into the view's page cache, if the view is to be prefilled.
+    /// The pages that are there are brought into the view's page cache, if the view is to be prefilled.
     pub(crate) fn finish(self: &Arc<Self>, view: &HeldView, mut loading: Loading, prefills: bool) -> Pending {
         let pending = Pending {
             recorded: loading.recorded.take(),
@@ -261,7 +261,7 @@ impl RuntimeImages {
         let prefill = prefills.then(|| prefill(&self.views, &self.background, view, &loading.free));
         let prefill = prefill.flatten();
         let (this, view) = (self.clone(), view.name.clone());
-        // The loader itself would keep readers waiting for what nobody brings any more.
+        // The loader itself would keep readers waiting for pages that nobody brings any more.
         let more = loading.loader.take().and_then(|loader| loader.subscribe());
         let mut outcome = loading.outcome;
         let mut coming = self.views.arriving(&view);

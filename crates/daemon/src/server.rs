@@ -29,7 +29,7 @@ pub(crate) async fn converse(stream: UnixStream, requests: Arc<Requests>, hand_o
         _ => return,
     }
     let (sender, mut receiver) = mpsc::unbounded_channel();
-    // The request goes on when the asker leaves: what it brings into the cache is not lost.
+    // The request goes on when the client leaves: the pages that it brings into the cache are not lost.
     tokio::spawn(async move {
         let reply = match serde_json::from_slice::<Request>(&line) {
             Ok(request) => {
@@ -45,7 +45,7 @@ pub(crate) async fn converse(stream: UnixStream, requests: Arc<Requests>, hand_o
     });
     loop {
         let reply = tokio::select! {
-            // What was done already must not be asked for again.
+            // The next worker must not be asked again for work that is done already.
             biased;
             reply = receiver.recv() => reply,
             () = hand_over.notified() => Some(Reply::Again),

@@ -1,4 +1,4 @@
-//! The services of the worker, each with only what it uses.
+//! The services of the worker, each with only those that it uses.
 //!
 //! They are made from below: a service holds services that are made before it, and knows none that is made later. No service
 //! begins to work here; the worker starts them ([`crate::worker`]).
@@ -38,7 +38,7 @@ use reporting::ReportServices;
 pub(crate) struct Services {
     /// Answers the command line.
     pub(crate) requests: Arc<Requests>,
-    /// What containerd's snapshots are served with.
+    /// The services for containerd's snapshots.
     pub(crate) layers: LayerServices,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) completions: Arc<Completions>,
@@ -55,20 +55,20 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// Makes the services over what is open.
+    /// Makes the services over the parts that are open.
     pub(crate) fn new(opened: &Opened) -> Services {
         // 1. The threads for work that blocks. All requests share them, and take turns.
         let background = Background::default();
-        // 2. What keeps the cache right while layers come and go: pages are corrected and synced, layers are evicted, and the daemon
-        //    ends only when no reader can see a hole. Every service that brings something in relies on these.
+        // 2. The services that keep the cache right while layers come and go: pages are corrected and synced, layers are evicted, and the
+        //    daemon ends only when no reader can see a hole. Every service that brings something in relies on these.
         let cache = CacheServices::new(opened);
-        // 3. What brings images to this host without a view. A view is built only on layers that were prepared and compared.
+        // 3. Those that bring images to this host without a view. A view is built only on layers that were prepared and compared.
         let pulls = PullServices::new(opened, &cache, &background);
-        // 4. What mounts images, loads their recordings, and watches their services start.
+        // 4. Those that mount images, load their recordings, and watch their services start.
         let mounts = MountServices::new(opened, &cache, &pulls, &background);
-        // 5. What reports on all of these. It changes nothing.
+        // 5. Those that report on all of these. They change nothing.
         let reports = ReportServices::new(opened, &mounts);
-        // 6. What clients ask: the command line, and containerd.
+        // 6. Those that clients ask: the command line, and containerd.
         let made = Made {
             background,
             cache,
@@ -78,7 +78,7 @@ impl Services {
         };
         let requests = Arc::new(made.requests(opened));
         let layers = made.layers(opened);
-        // 7. What works without being asked.
+        // 7. Those that work without being asked.
         let upkeep = Arc::new(made.upkeep(opened));
         let Made {
             cache,

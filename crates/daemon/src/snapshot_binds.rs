@@ -1,4 +1,4 @@
-//! Views and directories that are bound once more for snapshots: what they look like, and how all of them are taken away.
+//! Views and directories that are bound once more for snapshots: how they are known, and how all of them are taken away.
 
 use std::path::Path;
 
@@ -34,12 +34,12 @@ pub(crate) fn unbind_all(paths: &Paths) {
             warn!("{error}");
             continue;
         }
-        // A process that still mounts what is below a container must not find the directory empty.
+        // A process that still mounts the layers of a container must not find the directory empty.
         let _ = std::fs::remove_dir(target);
     }
 }
 
-/// Whether a mount at `SNAPSHOTS/m/ID/NAME` is what is bound there: a view, or the directory that holds the unpacked layers.
+/// Whether a mount at `SNAPSHOTS/m/ID/NAME` is one that Xebec binds there: a view, or the directory that holds the unpacked layers.
 pub(crate) fn is_view_or_uppers(top: &Top, at: &Path) -> bool {
     let info = top.info();
     let snapshots = at.ancestors().nth(3).unwrap_or(at);
@@ -50,8 +50,8 @@ pub(crate) fn is_view_or_uppers(top: &Top, at: &Path) -> bool {
     is_view || is_same(at, &snapshots.join("u"))
 }
 
-/// Whether something mounted there was bound for a snapshot. What else is mounted below the snapshots is the
-/// administrator's, as a disk of their own is.
+/// Whether something mounted there was bound for a snapshot. Other mounts below the snapshots are the administrator's, such as a disk
+/// of their own.
 fn is_bound_here(paths: &Paths, target: &Path) -> bool {
     let places = Mapped::places(&paths.snapshots());
     target != places && target.starts_with(&places)

@@ -20,9 +20,9 @@ pub(crate) struct Snapshots {
 
 /// A service that runs.
 pub(crate) struct Serving {
-    /// What was done and what there is, once its store is open.
+    /// The figures of its work and its state, once its store is open.
     pub(crate) figures: Box<dyn Fn() -> Option<Figures> + Send + Sync>,
-    /// What keeps its store from being opened.
+    /// The fault that keeps its store from being opened, in words.
     pub(crate) problem: Box<dyn Fn() -> Option<String> + Send + Sync>,
     /// Tells it to take no more calls.
     pub(crate) stop: watch::Sender<bool>,
@@ -61,12 +61,12 @@ impl Snapshots {
         }
     }
 
-    /// What was done and what there is, if the service runs.
+    /// The figures of its work and its state, if the service runs.
     pub(crate) fn figures(&self) -> Option<Figures> {
         (self.serving.get()?.figures)()
     }
 
-    /// What keeps the service from running that containerd asks for, if anything does.
+    /// The fault that keeps the service that containerd asks for from running, in words, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         (self.serving.get()?.problem)()
     }

@@ -35,13 +35,13 @@ use xebec_engines::logins::KeptLogins;
 
 /// How long it is until a store is tried again that could not be opened, the first time; then twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// How often it is looked whether what removed snapshots showed can go by now.
+/// How often the layers that removed snapshots showed are tried again, whether they can go by now.
 const LET_GO: Duration = Duration::from_secs(10);
 /// The longest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Serves clients that connect to the socket, if it listens. What keeps it from that is in the log: readers need this worker
-/// all the same. `service` tells the rest of the worker that it runs.
+/// Serves clients that connect to the socket, if it listens. Faults that prevent it are in the log, and the worker goes on: readers
+/// need it. `service` tells the rest of the worker that it runs.
 pub(crate) fn serve(
     listener: &UnixListener,
     services: LayerServices,
@@ -162,7 +162,7 @@ async fn open(
     }
 }
 
-/// Lets go what removed snapshots showed, where that could not be done when they were removed.
+/// Lets go the layers that removed snapshots showed, where that could not be done when they were removed.
 async fn let_go(snapshotter: Weak<Snapshotter<Layers>>) {
     while let Some(snapshotter) = snapshotter.upgrade() {
         snapshotter.let_go().await;

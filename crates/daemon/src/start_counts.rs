@@ -53,7 +53,7 @@ impl Counts {
         }
     }
 
-    /// Adds what was counted to the metrics.
+    /// Adds the counts to the metrics.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let starts: Family<RecordingLabel, Counter> = Family::default();

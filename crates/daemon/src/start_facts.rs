@@ -24,14 +24,14 @@ use xebec_recordings::find::FoundRecording;
 
 /// Files that a report names.
 const MAX_FILES: usize = 20;
-/// Missed pages that are worth doing something about: so many, or this part of what was read.
+/// Missed pages that are worth doing something about: so many, or this part of the pages that were read.
 const MANY_MISSED: u64 = 16;
 const MISSED_PART: u64 = 50;
 /// Unused pages that are: so many, and this part of the recording.
 const MANY_UNUSED: u64 = 64;
 const UNUSED_PART: u64 = 4;
 
-/// The facts about a start, apart from what was measured.
+/// The facts about a start, apart from its measurements.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     /// The image as it was named, in full.
@@ -48,7 +48,7 @@ pub(super) struct Facts {
     pub(super) borrows: bool,
     /// The recording by which it is started.
     pub(super) recorded: Option<Recorded>,
-    /// What loading that came to.
+    /// The result of loading it.
     pub(super) loaded: Option<Loaded>,
     /// When, in milliseconds since 1970.
     pub(super) began_ms: u64,
@@ -98,7 +98,7 @@ pub(super) struct Over {
 }
 
 impl Over {
-    /// What the command said: its service was ready at that time, or its container ended now.
+    /// The end that the command reports: its service was ready at that time, or its container ended now.
     pub(super) fn told(container: Option<String>, ready_ms: Option<u64>) -> Self {
         let end = match ready_ms {
             Some(_) => StartEnd::Ready,
@@ -112,19 +112,18 @@ impl Over {
     }
 }
 
-/// What was seen of a start.
+/// The facts that were seen of a start.
 pub(super) struct Seen {
-    /// What tells its container from others of its name.
+    /// The random part of the name of its container's control group, which tells it from others of its name.
     pub(super) container_run: Option<String>,
-    /// What it read of its recording.
+    /// The pages of its recording that it read.
     pub(super) touched: Touched,
-    /// What was brought into its page cache before it was read, so that what it read of that is not known.
+    /// The pages that were prefilled into its page cache, so that it is unknown which of them it read.
     pub(super) prefilled: Prefilled,
-    /// What it read of complete layers, whose reads nobody notices, besides its recording: of those that were not
-    /// complete when it began, and of all if it learns. `None` if they have too many files to look at, or if an earlier worker
-    /// prefilled the view.
+    /// The pages outside of its recording that it read of complete layers, whose reads raise no events: of layers that were not complete
+    /// when it began, and of all if it learns. `None` if they have too many files to look at, or if an earlier worker prefilled the view.
     pub(super) unnoticed: Option<Touched>,
-    /// What it asked for, until it was ready.
+    /// The pages that it asked for, until it was ready.
     pub(super) asked: AllAsked,
     /// Its waits.
     pub(super) waits: Vec<WaitRecord>,
@@ -134,7 +133,7 @@ pub(super) struct Seen {
     pub(super) is_shared: bool,
 }
 
-/// What was asked for, by what the recording says of it.
+/// The pages that were asked for, sorted by the recording.
 pub(super) struct Sorted {
     /// Outside of the recording, in the order of first access.
     pub(super) outside: Vec<(u16, u64)>,
@@ -266,7 +265,7 @@ fn recorded(start: &Facts, seen: &Seen, sorted: &Sorted) -> Option<RecordedPages
     // A process that raised an event for a page read it, too.
     let looked_at = seen.touched.looked_for.without(&sorted.inside);
     let unused = looked_at.without(&seen.touched.pages);
-    // What was prefilled is like the sample of it that was left out.
+    // The prefilled pages are read as often as the sample of them that was left out.
     let hidden = seen.prefilled.brought.and(&recorded.pages);
     let hidden = hidden.without(&sorted.inside).count();
     let sample = looked_at.and(&seen.prefilled.left_out);
@@ -354,7 +353,7 @@ pub(super) fn advice_to_record_again(report: &StartReport, earlier: &EarlierVers
     )
 }
 
-/// What is to be gained, in one sentence.
+/// The advice about a possible gain, in one sentence.
 fn advice(report: &StartReport) -> Option<String> {
     let image = &report.reference;
     let read = report.missed_pages + report.local_pages + report.recorded.map_or(0, |pages| pages.touched);

@@ -1,4 +1,4 @@
-//! Reports what a finished start read, and learns from it. It looks into the view's page cache, and never delays the start.
+//! Reports the pages that a finished start read, and learns from them. It looks into the view's page cache, and never delays the start.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -46,11 +46,11 @@ pub(crate) struct StartReports {
     pub(crate) recordings: Recordings,
     /// Where containers are kept and recorded.
     pub(crate) containers: Directories,
-    /// Where it is kept what happened.
+    /// The directory of the history.
     pub(crate) history: PathBuf,
 }
 
-/// What the page cache tells of a start, as in [`Seen`].
+/// The pages of a start, by the page cache, as in [`Seen`].
 struct InPageCache {
     touched: Touched,
     unnoticed: Option<Touched>,
@@ -117,7 +117,7 @@ impl StartReports {
         let touched = look(recorded, usize::MAX).unwrap_or_default();
         let silent = self.pages_without_events(start);
         let unnoticed = look(&silent.without(recorded), MAX_FILES);
-        // Asked after looking: what was brought there meanwhile was noted before.
+        // Asked after looking: pages that were prefilled meanwhile were noted before.
         let prefilled = self.views.prefilled(&start.view);
         let is_said = |said: Touched| match &prefilled {
             Some(prefilled) => said.without(&prefilled.brought),
@@ -223,7 +223,7 @@ impl StartReports {
     }
 }
 
-/// What tells a container from others of its name, by the last of its waits.
+/// The random part of the name of a container's control group, by the last of its waits. It tells the container from others of its name.
 fn run_of_waits(waits: &[WaitRecord], container: &str) -> Option<String> {
     let mut own = waits.iter().rev().map(|wait| &wait.process);
     let own = own.find(|process| process.container.as_deref() == Some(container))?;
@@ -241,7 +241,7 @@ pub fn explain_start_without_daemon(paths: &Paths, name: Option<&str>) -> Result
     last_start(history.starts, &meant, false)
 }
 
-/// What a user asks for the last start of.
+/// The image or container whose last start a user asks for.
 #[derive(Default)]
 struct Meant<'a> {
     /// As it was named; all starts if it was not.
@@ -313,7 +313,7 @@ fn last_start(
     let Some(mut last) = newest else {
         return Err(none_remembered(meant, starts.last(), goes_on));
     };
-    // Of what was named: of all starts there are always others.
+    // Only if something was named: of all starts there are always others.
     last.earlier = meant.name.map_or(0, |_| starts.len() as u64);
     Ok(last)
 }

@@ -19,10 +19,10 @@ use crate::loaded_images::{Pending, STILL_COMING};
 use crate::start_counts::Counts;
 use crate::start_facts::Facts;
 
-/// Starts that are watched at a time. Each may take 1.5 MiB for what it asks for.
+/// Starts that are watched at a time. Each may take 1.5 MiB for the record of its reads.
 const MAX_ACTIVE: usize = 32;
-/// Inodes of the views of all active starts: some 150 bytes each. A start of a view beyond that has no file names, and what
-/// it touched of its recording is not known.
+/// Inodes of the views of all active starts: some 150 bytes each. A start of a view beyond that has no file names, and it is not
+/// known which pages of its recording it touched.
 const MAX_INODES: usize = 500_000;
 /// Starts that are remembered.
 pub(crate) const REMEMBERED: usize = 64;
@@ -99,7 +99,7 @@ impl StartTable {
         self.past.lock().reports.iter().cloned().collect()
     }
 
-    /// How many starts ended.
+    /// The number of starts that ended.
     pub(crate) fn count(&self) -> u64 {
         self.past.lock().count
     }
@@ -146,7 +146,7 @@ pub(crate) struct ActiveStart {
     pub(crate) view: String,
     pub(crate) path: PathBuf,
     pub(crate) facts: Facts,
-    /// What loading its recording comes to.
+    /// The load of its recording, with its result once it is known.
     pub(crate) loading: Option<Pending>,
     pub(crate) learns: bool,
     pub(crate) began: Instant,
@@ -162,7 +162,7 @@ pub(crate) struct ActiveStart {
 }
 
 impl ActiveStart {
-    /// The facts about it, with what loading its recording came to.
+    /// The facts about it, with the result of loading its recording.
     pub(crate) async fn facts_at_end(&self, patience: Duration) -> Facts {
         let mut facts = self.facts.clone();
         let Some(mut loading) = self.loading.clone() else {

@@ -1,10 +1,10 @@
-//! Starts of services, from the mount until they are ready: what each asked for, what its recording was good for, and
-//! what is to be learned from it.
+//! Starts of services, from the mount until they are ready: the pages that each asked for, the use of its recording, and the
+//! profile that it teaches.
 //!
-//! While a start is **active** its layers note what is asked for ([`xebec_fill::access_log`]). Its command says when it is over;
-//! one without a probe is over when its container ends, and one that goes on for long is given up. Then, in a thread for
-//! that and never on the start's way, the page cache of its view is looked at ([`xebec_views::page_cache_residency`]), the report is
-//! made (`start_facts`) and, if asked for, a profile kept. A view is given back only after that.
+//! While a start is **active** its layers note the pages that are asked for ([`xebec_fill::access_log`]). Its command says when it
+//! is over; one without a probe is over when its container ends, and one that goes on for long is given up. Then, in a thread for
+//! that and never on the start's way, the page cache of its view is looked at ([`xebec_views::page_cache_residency`]), the report
+//! is made (`start_facts`) and, if asked for, a profile kept. A view is given back only after that.
 //!
 //! All of it is in this worker's memory, and bounded: a worker that is replaced forgets.
 
@@ -210,7 +210,7 @@ impl Starts {
     /// Gives a start up that goes on for long.
     fn end_at_limit(self: &Arc<Self>, start: &Arc<ActiveStart>) {
         let (this, limit) = (self.clone(), start.limit);
-        // Not held for so long: what it has is freed when it is over.
+        // The start is not held for so long: its memory is freed when it is over.
         let start = Arc::downgrade(start);
         tokio::spawn(async move {
             tokio::time::sleep(limit).await;

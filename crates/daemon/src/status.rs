@@ -1,4 +1,4 @@
-//! The daemon's report of itself, and of what readers touched.
+//! The daemon's report of itself, and of the pages that readers touched.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use xebec_views::views::{ViewRecord, Views};
 use crate::explain::Explanations;
 use crate::snapshot_service::Snapshots;
 
-/// Reports what the daemon does.
+/// Reports the status of the daemon.
 pub(crate) struct StatusReports {
     pub(crate) images: Images,
     pub(crate) fills: Arc<FillService>,
@@ -41,7 +41,7 @@ impl StatusReports {
         }
     }
 
-    /// What the daemon is doing.
+    /// The status of the daemon.
     pub(crate) fn status(&self) -> Status {
         let journal = self.journal.counters();
         let (views, lingering): (Vec<_>, Vec<_>) =
@@ -116,7 +116,7 @@ impl StatusReports {
         }
     }
 
-    /// What was touched of a view since it was mounted.
+    /// The files and pages of a view that were touched since it was mounted.
     pub(crate) fn touched(&self, view: &str) -> Result<Touched, Failure> {
         let views = self.views.list();
         let record = views

@@ -1,5 +1,5 @@
-//! A daemon that is told to stop gives up what its requests wait for: images that are prepared or brought in, and registries that do
-//! not answer. A command that heard nothing would ask again, and start another daemon while the first one ends.
+//! A daemon that is told to stop gives up the work that its requests wait for: images that are prepared or brought in, and
+//! registries that do not answer. A command that heard nothing would ask again, and start another daemon while the first one ends.
 
 use tokio::sync::watch;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -15,19 +15,19 @@ impl Default for Stopping {
 }
 
 impl Stopping {
-    /// Gives up what requests wait for from now on; or not any more.
+    /// Gives up the work that requests wait for from now on; or not any more.
     pub(crate) fn set(&self, stopping: bool) {
         self.0.send_replace(stopping);
     }
 
-    /// What `work` gives, unless the daemon is told to stop meanwhile.
+    /// The result of `work`, unless the daemon is told to stop meanwhile.
     pub(crate) async fn unless_told<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let mut stopping = self.0.subscribe();
         tokio::select! {
-            // In this order: what is given up must not begin anything new.
+            // In this order: work that is given up must not begin anything new.
             biased;
             Ok(_) = stopping.wait_for(|stopping| *stopping) => Err(told()),
             worked = work => worked,

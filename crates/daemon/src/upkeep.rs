@@ -1,9 +1,9 @@
-//! What the worker does for its cache in the background, never on a reader's way: what was filled is made durable,
-//! what is in use is noted as used, and the limit is kept.
+//! The worker's upkeep of its cache in the background, never on a reader's way: filled pages are made durable, layers in use are noted
+//! as used, and the limit is kept.
 //!
-//! Layers are synced every few seconds, and what starts wrote down, so that a power cut costs little more than that. What a
-//! worker that died left unsynced of its layers and views is found when the next one starts; what it wrote down the kernel
-//! brings to the disk, within half a minute.
+//! Layers are synced every few seconds, and so are the records that starts wrote, so that a power cut costs little more than that.
+//! When a worker dies, the next one finds the data of its layers and views that it left unsynced. The kernel brings the dead worker's
+//! records to the disk, within half a minute.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,10 +15,10 @@ use xebec_views::views::Views;
 use crate::durability::Durability;
 use crate::quota::Quota;
 
-/// How often layers are synced: what a power cut costs at most is fetched again in about the same time.
+/// How often layers are synced: the bytes that a power cut costs at most are fetched again in about the same time.
 const SYNC: Duration = Duration::from_secs(10);
-/// How old the note of a layer's last use may be while it is in use: that a layer counts as used five minutes before
-/// its view went does not change which goes first on any host that holds more than it uses in five minutes.
+/// How old the note of a layer's last use may be while it is in use. A layer may so count as used five minutes before its view
+/// went. On a host that holds more than it uses in five minutes, that does not change which layer goes first.
 const LAST_USE: Duration = Duration::from_secs(300);
 
 /// The work on the cache in the background.

@@ -11,7 +11,7 @@ use xebec_views::views::Views;
 use crate::corrections::Corrections;
 use crate::loaded_images::Loadings;
 
-/// What is given up when views go.
+/// Gives up the resources of views that go.
 pub(crate) struct ViewCleanup {
     pub(crate) fills: Arc<FillService>,
     pub(crate) views: Arc<Views>,
@@ -30,7 +30,7 @@ impl ViewCleanup {
 
     /// Layers of no view are served no more; their files stay.
     pub(crate) fn forget_unused(&self) {
-        // A layer that is forgotten takes what it found with it.
+        // A layer that is forgotten takes the notes of its wrong pages with it.
         for served in self.fills.all() {
             self.corrections.report_mismatches(&served);
         }

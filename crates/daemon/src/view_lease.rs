@@ -27,7 +27,7 @@ use crate::held_view::HeldView;
 use crate::loaded_images::Loading;
 use crate::order::Order;
 
-/// For what a view is held.
+/// The request for which a view is held.
 struct Lease<'a> {
     prepared: &'a PreparedImage,
     order: &'a Order,
@@ -90,7 +90,7 @@ impl ViewLeases {
             },
             read_ahead_kib: (is_recording || order.learns || !free_pages.is_empty()).then_some(0),
         };
-        // Before the view is built: what comes to be shared meanwhile makes it another.
+        // Before the view is built: if more contents come to be shared meanwhile, the view is another one.
         let shared = self.shared.state();
         let is_complete = |key| self.fills.is_complete(key);
         let key = ViewKey::new(
@@ -235,8 +235,8 @@ impl ViewLeases {
         Ok(())
     }
 
-    /// By what a view reaches each part of its start-up pages: a mount of the blob cache of its own, that is guarded until the part
-    /// is there, if it is not yet.
+    /// The mounts of the blob cache by which a view reaches each part of its start-up pages. A part that is not there yet has a
+    /// mount of its own, which is guarded until the part is there.
     fn arriving_mounts(&self, view: &str, parts: &[PageSet]) -> Vec<Option<Arriving>> {
         let arriving = |(number, pages): (usize, &PageSet)| {
             let is_there = self.fills.have(pages);

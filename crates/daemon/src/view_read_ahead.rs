@@ -7,8 +7,8 @@ use xebec_views::views::Views;
 
 /// The kernel's own read-ahead.
 const READ_AHEAD_KIB: u32 = 128;
-/// How long after its mount a view reads no further than the page that is asked for. While a service starts, what it
-/// needs is there already, and reading ahead of it would fetch what it does not need.
+/// How long after its mount a view reads no further than the page that is asked for. While a service starts, the pages that it
+/// needs are there already, and reading ahead would fetch pages that it does not need.
 pub(crate) const START: Duration = Duration::from_secs(20);
 
 /// How far the kernel reads ahead in views.

@@ -46,10 +46,10 @@ const LAYER_LEVELS: u32 = 2;
 ///
 /// 1. Signals of the keeper are heard first. The keeper blocks them for the worker, since one without a handler would end it.
 /// 2. The worker watches the keeper, and starts another one if it dies, before it takes long for anything.
-/// 3. What is kept on disk is opened from below: images, recordings, the fill service, views. Views are restored before a
-///    read is answered, so that the fill service knows each layer that a mounted view shows. The services are made over that.
+/// 3. The state on disk is opened from below: images, recordings, the fill service, views. Views are restored before a read is
+///    answered, so that the fill service knows each layer that a mounted view shows. The services are made over that.
 /// 4. Reads are answered. Readers have waited since the last worker ended.
-/// 5. What may take long runs in the background.
+/// 5. Work that may take long runs in the background.
 /// 6. containerd and the command line are served last: they ask for all of the above.
 ///
 /// # Errors
@@ -139,7 +139,7 @@ fn watch_keeper(paths: &Paths, settings: &Settings, journal: &Arc<Journal>) {
     });
 }
 
-/// Opens what is kept on disk, and gives the layers that become complete from now on.
+/// Opens the state on disk, and gives the layers that become complete from now on.
 fn open(
     paths: &Paths,
     settings: Settings,
@@ -229,9 +229,9 @@ fn accepting(listener: &UnixListener) -> Result<UnixListener, Failure> {
         .map_err(|error| Failure::host("listen for the command line", error))
 }
 
-/// Ends what runs, and tells the keeper why.
+/// Ends the worker's tasks, and tells the keeper why.
 fn end(last_word: LastWord, runtime: Runtime, durability: &Durability, journal: &Journal, events: EventLoop) {
-    // The next worker does not know what this one has not synced.
+    // The next worker does not know which files this one has not synced.
     durability.sync_notes();
     if last_word == LastWord::HandedOver {
         // New events wait in the kernel for the next worker from here on; this should be short.

@@ -1,5 +1,5 @@
-//! What others have mounted below what Xebec removes is left, whichever part removes: the cache, containerd's snapshots, recordings,
-//! containers. And what a container can make can be removed.
+//! Mounts of others below directories that Xebec removes are left, whichever part removes them: the cache, containerd's snapshots,
+//! recordings, containers. And every tree that a container can make can be removed.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What Xebec does for container engines beside the snapshotter, which each of them needs in its own way.
+//! Services for container engines beside the snapshotter, which each of them needs in its own way.
 //!
 //! | module | engine | what it does |
 //! | --- | --- | --- |
@@ -8,12 +8,12 @@
 //!
 //! # Promises
 //!
-//! * What stands where a link or a socket of the relay goes is replaced only if it is a link or a dead socket.
+//! * A file in the place of the relay's link or socket is replaced only if it is a link or a dead socket.
 //! * Logins are in a file that only root reads, and are forgotten after the time that the settings say.
 //!
 //! # What this crate may use
 //!
-//! `snapshotter`, which speaks with containerd, and `images`, with what that uses. It knows neither views nor the worker.
+//! `snapshotter`, which speaks with containerd, and `images`, with the crates below it. It knows neither views nor the worker.
 
 pub mod ctr_pull;
 pub mod logins;

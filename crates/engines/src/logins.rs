@@ -1,13 +1,13 @@
 //! Logins that the kubelet pulled with: `<root>/logins.json`, and of pulls that are under way: `<run>/tried-logins.json`.
 //!
-//! The files are as docker writes them, with an entry for each repository, so the registry client reads them like any other;
-//! only root may. The first survives the daemon: a container that is started again after a boot reads on with what its image
-//! was pulled with. The last login of a repository is the one that is used, for all of its images. The oldest go when there
-//! are many, and those that no pull has brought for as long as the settings say.
+//! The files are as docker writes them, with an entry for each repository, so the registry client reads them like any other; only
+//! root may. The first survives the daemon: a container that is started again after a boot reads on with the login that its image
+//! was pulled with. The last login of a repository is the one that is used, for all of its images. The oldest go when there are
+//! many, and those that no pull has brought for as long as the settings say.
 //!
 //! While a pull is under way its login is tried: the pull itself asks with it for lazy layers, and for the recording that comes
-//! with them; readers only if they are refused otherwise. A pull that works makes it everybody's; one that fails, or whose
-//! end nobody saw, leaves what was there.
+//! with them; readers only if they are refused otherwise. A pull that works makes it everybody's; one that fails, or whose end
+//! nobody saw, leaves the earlier login.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -92,7 +92,7 @@ impl From<&Login> for Entry {
 }
 
 impl KeptLogins {
-    /// Keeps them in these files. What was being tried when its last keeper died is not tried any more.
+    /// Keeps them in these files. Logins that were being tried when the last keeper died are not tried any more.
     pub fn new(file: PathBuf, tried_file: PathBuf, age: Option<Duration>) -> Self {
         let kept = Self {
             file,
@@ -126,7 +126,7 @@ impl KeptLogins {
         Some(LONGEST_PAUSE.min(age))
     }
 
-    /// Changes what is kept. Called by one at a time.
+    /// Changes the kept logins. Called by one at a time.
     fn change(&self, work: impl FnOnce(&mut File)) -> Result<(), String> {
         let mut file = read(&self.file)?;
         let before = file.to_bytes()?;
@@ -144,7 +144,7 @@ impl KeptLogins {
         write(&self.file, &bytes)
     }
 
-    /// Writes down what is tried, the last login of each repository.
+    /// Writes the logins that are being tried, the last one of each repository.
     fn write_tried(&self, tried: &Tried) -> Result<(), String> {
         let pulls = tried.pulls.values();
         let auths = pulls.filter_map(|(key, login)| Some((key.clone(), login.clone()?)));

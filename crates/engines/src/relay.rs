@@ -1,8 +1,8 @@
 //! Docker Engine's way to containerd, on which the blobs of lazy layers are brought when they are asked for.
 //!
 //! A process of its own, which needs no daemon: Docker must be able to list, stop and enter containers while the daemon is
-//! stopped or replaced, and an end of this process ends Docker's connection to containerd. What passes by and what is brought is
-//! said in [`xebec_snapshotter::relay`].
+//! stopped or replaced, and an end of this process ends Docker's connection to containerd. [`xebec_snapshotter::relay`] says which
+//! calls pass by, and which blobs are brought.
 //!
 //! Docker is told to find containerd at a *link*. While this runs, it leads here; when the service manager ended this, it
 //! leads to containerd itself, and Docker connects to that. When this died it still leads here: the service manager starts it
@@ -29,14 +29,14 @@ use xebec_images::clients::Clients;
 /// Where Docker finds containerd, unless somebody says otherwise.
 pub const USUAL_LINK: &str = "/run/xebec-docker/containerd.sock";
 
-/// Where it stands.
+/// The place of the relay, between Docker and containerd.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// containerd's socket.
     pub containerd: PathBuf,
-    /// What Docker is told; the socket is beside it.
+    /// The link, whose path Docker is told; the relay's socket is beside it.
     pub link: PathBuf,
-    /// What containerd calls our snapshotter.
+    /// The name of our snapshotter in containerd.
     pub snapshotter: String,
     /// Credentials, as the daemon uses them.
     pub docker_config: Option<PathBuf>,
@@ -102,7 +102,7 @@ fn prepare(link: &Path) -> Result<PathBuf, Failure> {
         ));
     }
     let socket = directory.join("relay.sock");
-    // What answers there is another one that runs.
+    // An answer means that another relay runs.
     if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
         let message = format!(
             "another process serves at {} already: stop it first",
@@ -131,7 +131,7 @@ fn lead(link: &Path, to: &Path) -> Result<(), Failure> {
         return Err(Failure::new(FailureKind::Usage, message));
     }
     let next = link.with_extension("next");
-    // What an earlier relay left that was killed.
+    // An earlier relay that was killed may have left one.
     if fs::symlink_metadata(&next).is_ok_and(|there| there.file_type().is_symlink()) {
         let _ = fs::remove_file(&next);
     }
@@ -190,7 +190,7 @@ impl FromRegistries {
         };
         let brought = brought.await;
         if brought.is_err() {
-            // What is there of it may be what is wrong with it.
+            // The part of the blob that is there may be the cause of the failure.
             let _ = containerd.give_up(&name).await;
         }
         brought

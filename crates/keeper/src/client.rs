@@ -21,7 +21,7 @@ use crate::guard;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long another keeper, that was started at the same moment and won, may take to listen.
 const RIVAL_START: Duration = Duration::from_secs(3);
-/// How long a daemon may take to end. Its worker finishes what it is answering, then everything is unmounted.
+/// How long a daemon may take to end. Its worker finishes its answers, then everything is unmounted.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a new program may take to have replaced keeper and worker.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -168,8 +168,8 @@ impl Daemon {
         }
     }
 
-    /// That the daemon of this run directory keeps its state in this root directory: what it has mounted as the cache tells. A daemon
-    /// whose cache was removed can still be ended, and say what uses it.
+    /// Checks that the daemon of this run directory keeps its state in this root directory: its mount of the cache shows that. A
+    /// daemon whose cache was removed can still be ended, and name its users.
     fn check_root(&self, request: &Request) -> Result<(), Failure> {
         let guarded = self.paths.guarded();
         let status = rustix::fs::statx(
@@ -210,7 +210,7 @@ impl Daemon {
         let log = self.paths.daemon_log();
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         let last = text.lines().rfind(|line| !line.trim().is_empty());
-        // What it said counts, not that nobody listens where it would.
+        // The last words in the log count more than the error of the socket, at which nobody listens.
         let last = last.map_or_else(
             || format!("its log is empty, and its socket: {error}"),
             str::to_owned,
@@ -233,7 +233,7 @@ impl Daemon {
             .map_err(|error| Failure::host("start the daemon", error))
     }
 
-    /// What the daemon that runs says of itself.
+    /// The status of the daemon that runs.
     ///
     /// # Errors
     /// `NotFound` when no daemon runs; as [`Daemon::ask_running`].
@@ -377,8 +377,8 @@ fn journal_version_of(program: &Path) -> Option<u32> {
     std::str::from_utf8(&output.stdout).ok()?.trim().parse().ok()
 }
 
-/// Starts a keeper with these directories and options, in a session of its own. What it says goes to `output`, or
-/// where this process's errors go.
+/// Starts a keeper with these directories and options, in a session of its own. Its messages go to `output`, or where this process's
+/// errors go.
 pub fn start_keeper(paths: &Paths, overrides: &Overrides, output: Option<&File>) -> Result<Child, String> {
     let mut keeper = Spawn::own_executable()
         .argument("--root")

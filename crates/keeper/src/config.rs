@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use xebec_kernel::journal::DEFAULT_DEATHS_ALLOWED;
 
-/// What a keeper keeps.
+/// The settings of a keeper.
 #[derive(Clone, Debug)]
 pub struct KeeperConfig {
-    /// The root directory; `layers` below it is what is guarded.
+    /// The root directory; `layers` below it is guarded.
     pub root: PathBuf,
     /// The run directory: `guarded`, `xebec.sock`, `keeper.pid` and `daemon.lock` are below it.
     pub run: PathBuf,

@@ -17,7 +17,7 @@ use xebec_kernel::file::FileIdentity;
 
 use crate::files::{hidden, listen_at};
 
-/// What was handed down or copied, if it can be this socket: workers of earlier versions have anything by its number.
+/// A descriptor that was handed down or copied, if it can be this socket: workers of earlier versions may have anything by its number.
 pub(crate) fn recognized(found: OwnedFd) -> Option<OwnedFd> {
     let is_unix = socket_domain(&found) == Ok(AddressFamily::UNIX);
     (is_unix && socket_type(&found) == Ok(SocketType::STREAM)).then_some(found)
@@ -28,7 +28,7 @@ pub fn listens(socket: impl AsFd) -> bool {
     socket_acceptconn(socket).unwrap_or(false)
 }
 
-/// What was handed down, if it is the socket that is wanted, or one made now. If none is wanted, or it cannot be made, one
+/// The socket that was handed down, if it is the wanted one, or one that is made now. If none is wanted, or it cannot be made, one
 /// that does not listen.
 ///
 /// # Errors
@@ -56,12 +56,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct Care {
     next: Instant,
     pause: Duration,
-    /// Device and inode of the name that it got; of one that was handed down, of what was there when this began.
+    /// Device and inode of the name that it got; if it was handed down, of the file that had the name when this began.
     own: Option<FileIdentity>,
 }
 
 impl Care {
-    /// Of what is at the path now.
+    /// Of the file at the path now.
     pub(crate) fn begin(path: Option<&Path>) -> Care {
         Care {
             next: Instant::now() + FIRST_PAUSE,
@@ -70,7 +70,7 @@ impl Care {
         }
     }
 
-    /// Whether what is at the path is what was there when this began, or was made since.
+    /// Whether the file at the path is the one that was there when this began, or was made since.
     pub(crate) fn is_own(&self, path: &Path) -> bool {
         self.own.is_some() && self.own == identity(path)
     }

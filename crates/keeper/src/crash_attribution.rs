@@ -18,7 +18,7 @@ const CRASHES: [i32; 7] = [
     rustix::process::Signal::SYS.as_raw(),
 ];
 
-/// What there was to know when a worker started.
+/// The facts at the start of a worker, by which its end is judged.
 #[derive(Debug)]
 pub(crate) struct CrashAttribution {
     oom_kills: u64,

@@ -8,7 +8,7 @@ use xebec_kernel::journal::JournalError;
 use xebec_kernel::mount::MountError;
 use xebec_kernel::process::SpawnError;
 
-/// What ends a keeper before its time.
+/// An error that ends a keeper before its time.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeeperError {
@@ -18,11 +18,11 @@ pub enum KeeperError {
     /// A file or directory of the keeper could not be made.
     #[error("cannot {action} {path}: {source}")]
     File {
-        /// What was being done, as a verb.
+        /// The action that failed, as a verb.
         action: &'static str,
-        /// To what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The cache directory could not be guarded.
@@ -36,7 +36,7 @@ pub enum KeeperError {
     FileSystem {
         /// The root directory.
         root: PathBuf,
-        /// Which.
+        /// The type of the file system.
         filesystem: String,
     },
     /// Somebody else's file system is where the cache is to be mounted.
@@ -45,11 +45,11 @@ pub enum KeeperError {
          another directory by --run"
     )]
     Stranger {
-        /// Where.
+        /// The mount point.
         at: PathBuf,
-        /// Which.
+        /// The type of the file system.
         filesystem: String,
-        /// Of what.
+        /// The source of the mount.
         origin: PathBuf,
     },
     /// The group could not be made, or the mark could not be set.
@@ -64,13 +64,13 @@ pub enum KeeperError {
     /// Waiting for the worker failed.
     #[error("cannot wait for the worker: {source}")]
     Wait {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// Worker after worker died instead of stopping.
     #[error("{deaths} workers in a row died instead of stopping; readers that waited were denied with EIO")]
     NoStop {
-        /// How many.
+        /// The number of workers.
         deaths: u32,
     },
 }
@@ -93,7 +93,7 @@ pub enum LockError {
     File {
         /// The lock file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }

@@ -44,12 +44,12 @@ pub(crate) fn listen(path: &Path, journal: &Journal) -> Result<UnixListener, Kee
     Ok(listener)
 }
 
-/// By what name a socket is made, before it gets its own.
+/// The name by which a socket is made, before it gets its own.
 pub(crate) fn hidden(path: &Path) -> PathBuf {
     path.with_extension("sock.starting")
 }
 
-/// Makes a socket in place of what is there.
+/// Makes a socket in place of any file that is there.
 pub(crate) fn listen_at(path: &Path) -> Result<UnixListener, KeeperError> {
     let error = |source| KeeperError::File {
         action: "listen on",

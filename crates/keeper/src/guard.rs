@@ -15,7 +15,7 @@ const MAX_STACKED: usize = 64;
 /// How the kernel shows that the cache which is mounted has been deleted (`Documentation/filesystems/proc.rst`).
 const DELETED: &str = "/layers//deleted";
 
-/// Whether what is mounted there is a cache that has been deleted since.
+/// Whether the mount there shows a cache that has been deleted since.
 pub(crate) fn shows_deleted_cache(mount: &Path) -> bool {
     let top = Top::at(mount).ok().flatten();
     top.is_some_and(|top| is_deleted(&top))
@@ -27,8 +27,8 @@ fn is_deleted(top: &Top) -> bool {
 
 /// Binds `layers` to `mount` and marks that mount with a new group, before anyone can open a file through it.
 ///
-/// A mount that a daemon left which died whole is kept and marked again at once: what was opened through it is
-/// guarded again from then on, though it was not in between. Tells whether it was so.
+/// If keeper and worker of an earlier daemon died, their mount is kept and marked again at once. Files that were opened through it
+/// are guarded again from then on, though they were not in between. Tells whether it was so.
 pub(crate) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), KeeperError> {
     make_directory(mount)?;
     let group = Group::new()?;
@@ -51,7 +51,7 @@ pub(crate) fn set_up(layers: &Path, mount: &Path) -> Result<(Group, bool), Keepe
     Ok((group, false))
 }
 
-/// What it means that the mount of the cache cannot be marked: most file systems raise no events before a read.
+/// The error when the mount of the cache cannot be marked: most file systems raise no events before a read.
 fn not_marked(error: FanotifyError, layers: &Path, filesystem: String) -> KeeperError {
     let unsupported = Some(rustix::io::Errno::OPNOTSUPP.raw_os_error());
     let is_unsupported =
@@ -65,7 +65,7 @@ fn not_marked(error: FanotifyError, layers: &Path, filesystem: String) -> Keeper
     }
 }
 
-/// Takes away what a daemon left there of a cache that has been deleted since. What else is mounted there is not the keeper's.
+/// Unmounts a deleted cache that an earlier daemon left there. Any other mount there is not the keeper's.
 fn clear_left(mount: &Path) -> Result<(), KeeperError> {
     for _ in 0..MAX_STACKED {
         let Some(top) = Top::at(mount)? else { break };

@@ -1,4 +1,4 @@
-//! What a keeper holds, and the three ways to come by it: made anew, handed down (by the service manager, or by
+//! The holdings of a keeper, and the three ways to come by them: made anew, handed down (by the service manager, or by
 //! the keeper whose program this one replaced), or copied from a worker that lost its keeper.
 //!
 //! All three end with the same group and journal in hand *before* any worker is started or ended, so the group
@@ -43,7 +43,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is tried again meanwhile.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// What must not be lost while any reader may wait.
+/// The descriptors that must not be lost while any reader may wait.
 #[derive(Debug)]
 pub(crate) struct Holdings {
     pub(crate) group: Group,
@@ -132,7 +132,7 @@ impl Holdings {
         theirs.is_ok_and(|theirs| identity(theirs.as_fd()) == identity(self.journal.as_fd()))
     }
 
-    /// What the worker gets, by number; see [`descriptors`].
+    /// The descriptors for the worker, by number; see [`descriptors`].
     pub(crate) fn for_worker(&self) -> [(BorrowedFd<'_>, i32); 6] {
         let (run, root) = self.locks.descriptors();
         [
@@ -145,7 +145,7 @@ impl Holdings {
         ]
     }
 
-    /// What a successor gets, by name.
+    /// The descriptors for a successor, by name.
     pub(crate) fn for_successor(&self) -> [(&'static str, BorrowedFd<'_>); 6] {
         let (run, root) = self.locks.descriptors();
         [
@@ -215,7 +215,7 @@ impl Holdings {
         })
     }
 
-    /// Copies of what a worker holds whose keeper is gone; `None` if there is no such worker.
+    /// Copies of the holdings of a worker whose keeper is gone; `None` if there is no such worker.
     fn from_worker(config: &KeeperConfig) -> Result<Option<(Holdings, Child)>, KeeperError> {
         let Some(worker) = read_process(&config.worker_pid_file()) else {
             return Ok(None);

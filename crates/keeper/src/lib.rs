@@ -6,8 +6,8 @@
 //! meanwhile. The keeper starts in this order:
 //!
 //! 1. the locks (`locks`): one keeper per run directory, one daemon per run directory and per root directory;
-//! 2. what is held (`holdings`): made anew, or handed down by the service manager or by the program that this
-//!    one replaces, or copied from a worker that lost its keeper;
+//! 2. the holdings (`holdings`): made anew, or handed down by the service manager or by the program that this one replaces, or
+//!    copied from a worker that lost its keeper;
 //! 3. the socket, last: a client that can connect may count on the rest.
 //!
 //! It ends in one of three ways:
@@ -18,7 +18,7 @@
 //!   worker end, and starts one of its own.
 //!
 //! The keeper is one thread without a runtime, short enough to be read in one sitting: `state` is its start, `supervisor` its loop,
-//! `waiting` what the loop waits for.
+//! `waiting` has the events of the loop.
 //!
 //! A worker finds its inherited descriptors by [`descriptors`], and watches its keeper by [`watch`]. [`client`] is the command line's
 //! side of the socket: it starts the daemon when there is none, asks, and listens.

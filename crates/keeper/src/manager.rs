@@ -41,9 +41,9 @@ impl Manager {
         self.address.is_some()
     }
 
-    /// Gives it a descriptor to keep. What it keeps already it keeps once: it must not be without it for a moment.
+    /// Gives it a descriptor to keep. It keeps one copy of each, and must not be without it for a moment.
     pub(crate) fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) {
-        // Without FDPOLL=0 it would drop what reports a hang-up, as the descriptor of a dead worker does.
+        // Without FDPOLL=0 it would drop descriptors that report a hang-up, as that of a dead worker does.
         self.tell(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), &[descriptor]);
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn read_process(path: &Path) -> Option<Child> {
     let text = fs::read_to_string(path).ok()?;
     let (pid, rest) = text.split_once('\n').unwrap_or((&text, ""));
     let process = Child::open(pid.trim().parse().ok()?).ok()?;
-    // In this order: what has that start time now is what the descriptor is of.
+    // In this order: the process that has that start time now is the one that the descriptor is of.
     let started = start_time(process.pid())?;
     match rest.trim().strip_prefix(STARTED) {
         Some(named) => (named.parse() == Ok(started)).then_some(process),

@@ -1,4 +1,4 @@
-//! A keeper, and how it comes to be: locks first, then what it holds.
+//! A keeper, and how it comes to be: locks first, then its holdings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::manager::Manager;
 use crate::process_file::read_process;
 use crate::signals::{LEAVE, REPLACE, SIGHUP, SIGINT, SIGTERM};
 
-/// A keeper and what it holds.
+/// A keeper and its holdings.
 pub(crate) struct Keeper<'a> {
     pub(crate) config: &'a KeeperConfig,
     pub(crate) manager: Manager,
@@ -116,7 +116,7 @@ pub(crate) fn find(pid_file: &Path, pid: i32) -> Option<Child> {
 /// Whether a process is a keeper, and lives.
 fn is_keeper(process: &Child) -> bool {
     let name = fs::read_to_string(format!("/proc/{}/comm", process.pid()));
-    // In this order: what is named so now is what the descriptor is of, unless it has ended.
+    // In this order: the process that has the name now is the one that the descriptor is of, unless that has ended.
     name.is_ok_and(|name| name.trim_end() == NAME) && !process.has_ended().unwrap_or(true)
 }
 

@@ -23,7 +23,7 @@ use crate::state::Keeper;
 
 /// A stop that kills so many workers in a row is not waited for any longer.
 const DEATHS_WHILE_STOPPING: u32 = 10;
-/// How long a worker that is to be replaced may take to finish what it is doing.
+/// How long a worker that is to be replaced may take to finish its work.
 const HANDOVER: Duration = Duration::from_secs(10);
 
 /// Tells the service manager that started this process, if one did, that it serves.

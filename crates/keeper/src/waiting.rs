@@ -1,4 +1,4 @@
-//! What a keeper waits for: its worker, its orders, and containerd's socket.
+//! The events that a keeper waits for: those of its worker, its orders, and containerd's socket.
 
 use std::ffi::OsString;
 use std::fs;

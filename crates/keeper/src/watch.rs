@@ -1,5 +1,5 @@
-//! The worker's watch over its keeper. If the keeper dies, this worker and what it holds are all that keeps readers
-//! from zeros: it starts another keeper at once, which takes over what the worker holds.
+//! The worker's watch over its keeper. If the keeper dies, only this worker and its holdings keep readers from zeros: it starts
+//! another keeper at once, which takes the holdings over.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Compares two processes that could read events: the worker itself, by the journal's rules (A), or the keeper, which passes each on to
-//! the worker and answers for it (B). Measures both on a guarded file whose pages are all there, so that nothing but the
-//! way of an event is measured: reads a second, how long one takes, and how long a reader waits when the worker is
-//! killed and replaced. `docs/decisions/0003-who-reads-events.md` says what was seen.
+//! Compares two processes that could read events: the worker itself, by the journal's rules (A), or the keeper, which passes each
+//! on to the worker and answers for it (B). Measures both on a guarded file whose pages are all there, so that nothing but the way
+//! of an event is measured. It gives the reads a second, how long one takes, and how long a reader waits when the worker is killed
+//! and replaced. `docs/decisions/0003-who-reads-events.md` has the results.
 //!
 //! `bench_who_reads DIRECTORY [SECONDS]`, as root; the directory must be on ext4, xfs or btrfs.
 
@@ -80,7 +80,7 @@ fn measure(directory: &Path, seconds: u64) {
 
 type Variant = fn(Group, &Path, &Load) -> String;
 
-/// Readers of random pages, and what they see.
+/// Readers of random pages, and their counts.
 struct Load {
     data: std::path::PathBuf,
     readers: usize,
@@ -202,7 +202,7 @@ fn variant_b(group: Group, place: &Path, load: &Load) -> String {
     line
 }
 
-/// Reads, passes on, answers what comes back. What a dead worker did not give back goes to the next.
+/// Reads events, passes them on, and writes the answers that come back. Events that a dead worker did not give back go to the next.
 fn keeper_b(pid_file: &Path) {
     let group = Group::from_inherited(process::take_inherited(3).unwrap());
     let _ = memory::lock_all();

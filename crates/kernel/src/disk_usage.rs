@@ -1,9 +1,9 @@
-//! What a directory takes on disk: blocks that are allocated, and inodes, a file with several names once.
+//! The size of a directory on disk: blocks that are allocated, and inodes, a file with several names once.
 //!
 //! A container may change the directory meanwhile, and it would like to be told of files of the host. So every step goes by a
-//! descriptor, to a name that is no link and below what it was reached from (`openat2`): wherever a directory is moved, and
-//! whatever is put in its place, nothing outside is looked at. The walk holds few descriptors and little memory, however
-//! deep and wide the tree is.
+//! descriptor, to a name that is no link and below the directory that it was reached from (`openat2`). A directory may be moved, and
+//! another file put in its place: nothing outside is looked at. The walk holds few descriptors and little memory, however deep and
+//! wide the tree is.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -29,17 +29,17 @@ pub struct DiskUsage {
     pub inodes: u64,
 }
 
-/// What `stat` counts blocks in.
+/// The unit in which `stat` counts blocks, in bytes.
 const BLOCK: u64 = 512;
-/// Levels that are looked at; what is deeper is not counted. Paths end at 4,096 bytes, so that most programs reach no more than
-/// half as many, and a descriptor is held for some of the levels only.
+/// Levels that are looked at; deeper ones are not counted. Paths end at 4,096 bytes, so that most programs reach no more than half
+/// as many, and a descriptor is held for some of the levels only.
 const MAX_DEPTH: usize = 4096;
 /// Levels for which one descriptor is held: names have 255 bytes at most, and a path that is opened fewer than 4,096.
 const LEVELS: usize = 15;
 /// Files with several names that are remembered, so that each is counted once: 16 MB. Of more, names are counted.
 const MAX_LINKED: usize = 1 << 20;
-/// Bytes of names of directories that are still to be looked at; what has no room there counts itself, and not what is in it. A tree
-/// that a program made by itself has some thousand directories in the widest of them.
+/// Bytes of names of directories that are still to be looked at; a directory without room there counts, but not its contents. A
+/// tree that a program made by itself has some thousand directories in the widest of them.
 const MAX_NAMES: usize = 16 << 20;
 /// Times that a directory is opened again when something was renamed on the way; then it is not counted.
 const TRIES: usize = 16;
@@ -86,7 +86,7 @@ impl Place {
     }
 }
 
-/// What is counted so far.
+/// The count so far.
 #[derive(Default)]
 struct Count {
     usage: DiskUsage,
@@ -111,7 +111,7 @@ impl Count {
         self.usage.inodes += 1;
     }
 
-    /// Counts what is in a directory that is open; gives the directories among it.
+    /// Counts the entries of a directory that is open; gives the directories among them.
     fn add_all(&mut self, directory: &OwnedFd) -> io::Result<Vec<CString>> {
         let mut below = Vec::new();
         for entry in Dir::read_from(directory)? {
@@ -137,7 +137,7 @@ impl Count {
     }
 }
 
-/// What is at and below `directory`. Files that go meanwhile are not counted, nor is what is mounted there.
+/// The usage of all at and below `directory`. Files that go meanwhile are not counted, nor are files of other mounts.
 ///
 /// # Errors
 /// When a directory cannot be read.
@@ -145,8 +145,8 @@ pub fn of(directory: &Path) -> io::Result<DiskUsage> {
     walk(directory, MAX_NAMES)
 }
 
-/// What can be read at and below any of these directories: a file that has a name in several of them is counted once, and a
-/// directory that cannot be read counts nothing.
+/// The usage of all that can be read at and below any of these directories: a file that has a name in several of them is counted
+/// once, and a directory that cannot be read counts nothing.
 pub fn of_all<'a>(directories: impl IntoIterator<Item = &'a Path>) -> DiskUsage {
     let mut count = Count {
         room: MAX_NAMES,
@@ -207,7 +207,7 @@ impl Count {
                     }
                     false => Vec::new(),
                 };
-                // Held open only if it is what those below are reached from.
+                // Held open only if those below are reached from it.
                 let held = match place.levels < LEVELS {
                     true => place.held.clone(),
                     false => Rc::new(opened),
@@ -228,12 +228,12 @@ impl Count {
     }
 }
 
-/// What a name takes in memory.
+/// The memory that a name takes, in bytes.
 fn room_of(name: &CStr) -> usize {
     name.to_bytes_with_nul().len() + size_of::<CString>()
 }
 
-/// `None` for what is gone, or is no directory any more, or another file system's.
+/// `None` for a name that is gone, or is no directory any more, or another file system's.
 fn there<T>(result: rustix::io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -356,8 +356,8 @@ mod tests {
         });
     }
 
-    /// A directory in which trees may be deeper than descriptors are allowed, of which the usual one holds one a level when
-    /// it is dropped, and leaves what it cannot reach.
+    /// A directory in which trees may have more levels than descriptors are allowed. The usual one, when it is dropped, holds a
+    /// descriptor for each level, and leaves the files that it cannot reach.
     struct Deep(tempfile::TempDir);
 
     impl Drop for Deep {

@@ -1,5 +1,5 @@
-//! Files that appear whole: written under a temporary name, synced, renamed, and the name synced too. The temporary
-//! name tells who writes, so that what a killed process left can be told from what a living one is about to rename.
+//! Files that appear whole: written under a temporary name, synced, renamed, and the name synced too. The temporary name tells who
+//! writes, so that the leftovers of a killed process can be told from a file that a living one is about to rename.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -62,7 +62,7 @@ pub fn replace_atomically(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()
     replace_atomically_by(path, mode, |file| file.write_all(bytes))
 }
 
-/// The same where `fill` writes what is in the new file, of which no more is in memory at a time than it holds.
+/// The same where `fill` writes the contents of the new file. No more of them is in memory at a time than `fill` holds.
 ///
 /// # Errors
 /// I/O errors, those of `fill` too; the old file is then still there.
@@ -76,7 +76,7 @@ pub fn replace_atomically_by(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    // It may hold what not everybody may read.
+    // It may hold secrets.
     write(path, 0o600, true, |file| {
         if let Some(old) = &old {
             std::os::unix::fs::fchown(&*file, Some(old.uid()), Some(old.gid()))?;
@@ -87,7 +87,7 @@ pub fn replace_atomically_by(
     })
 }
 
-/// `fill` gives the new file what is in it.
+/// `fill` writes the contents of the new file.
 fn write(
     path: &Path,
     mode: u32,

@@ -1,5 +1,5 @@
-//! One lock for each key, for tasks of one process: work on one thing is done by one task at a time, and whoever comes later finds
-//! it done. Keys that nobody holds or waits for are forgotten.
+//! One lock for each key, for tasks of one process: work on one thing is done by one task at a time, and a task that comes later
+//! finds it done. Keys that nobody holds or waits for are forgotten.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// What a future gives that need not wait.
+    /// The output of a future that need not wait.
     fn now<F: Future>(future: F) -> Option<F::Output> {
         match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(output) => Some(output),

@@ -1,16 +1,16 @@
 //! The only crate with unsafe code: fanotify, mounts, shared memory. It knows no images.
 //!
 //! * [`fanotify`]: a group that is asked before each read of a guarded file, and the answers to it.
-//! * [`journal`]: the record of events that are read but not yet answered. It outlives the process that read
-//!   them, which is what makes a killed worker harmless.
+//! * [`journal`]: the record of events that are read but not yet answered. It outlives the process that read them, so a killed
+//!   worker is harmless.
 //! * [`lease`]: proof that no other process has a file open.
 //! * [`namespace`]: which mount namespace a process is in.
 //! * [`network`]: network namespaces, and interfaces.
-//! * [`mount`]: bind mounts, EROFS over files, overlayfs, and what is mounted where.
+//! * [`mount`]: bind mounts, EROFS over files, overlayfs, and the table of mounts.
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`page_cache`]: which pages of a file are in the page cache.
 //! * [`mod@file`]: files that appear whole, and the removal of unfinished ones that a killed process left.
-//! * [`disk_usage`]: what a tree that others may change takes on disk.
+//! * [`disk_usage`]: the size on disk of a tree that others may change.
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: syncing many files to the disk together.
 //! * [`clock`]: the time, as it is written down.
@@ -21,7 +21,7 @@
 //! * [`memory`]: locking memory, and protecting a process from the out-of-memory killer.
 //! * [`size`]: sizes as users write them.
 //! * [`resolver`]: names of hosts to addresses.
-//! * [`features`]: what this kernel can do, asked by trying it.
+//! * [`features`]: the features of this kernel, found by trying them.
 //!
 //! Promise: wherever rustix has a safe wrapper, this crate uses it; the rest is a short `unsafe` block that states its reason.
 //!

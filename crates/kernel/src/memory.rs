@@ -10,7 +10,7 @@ use crate::process::has_capability;
 
 /// Locks the pages that the process has, and each further page from its first touch on.
 ///
-/// `MCL_ONFAULT` keeps the lock to what is used; without it every thread's whole stack would be brought in.
+/// `MCL_ONFAULT` keeps the lock to the pages that are used; without it every thread's whole stack would be brought in.
 ///
 /// # Errors
 /// `EPERM` when locked memory stays limited (`ulimit -l`): allocations would fail once the limit is reached.
@@ -27,7 +27,7 @@ pub fn lock_all() -> io::Result<()> {
     Ok(rustix::mm::mlockall(flags)?)
 }
 
-/// What is freed is kept for the next allocation, up to this much, in bytes.
+/// Freed memory is kept for the next allocation, up to this much, in bytes.
 const KEPT: libc::c_int = 16 << 20;
 /// The allocator gets an allocation that is larger than this, in bytes, from the kernel by itself, and gives it back by itself.
 const LARGE: libc::c_int = 4 << 20;
@@ -35,11 +35,11 @@ const LARGE: libc::c_int = 4 << 20;
 /// takes up to that.
 const ROOM: libc::c_int = 10;
 
-/// Keeps what was freed, for whichever thread is next: what decodes pages frees a quarter of a MiB and takes it again for each
-/// segment, and would have it cleared anew by the kernel each time.
+/// Keeps freed memory for whichever thread is next. A thread that decodes pages frees a quarter of a MiB and takes it again for
+/// each segment; without this, the kernel would clear it anew each time.
 ///
-/// By default glibc maps what is that large by itself, and each thread has free memory of its own, in up to eight arenas for each
-/// processor (`mallopt(3)`). Here there is one; of small pieces each thread keeps some to itself all the same.
+/// By default glibc maps allocations of that size by themselves, and each thread has free memory of its own, in up to eight arenas
+/// for each processor (`mallopt(3)`). Here there is one; of small pieces each thread keeps some to itself all the same.
 pub fn keep_freed() {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [
@@ -53,8 +53,8 @@ pub fn keep_freed() {
     }
 }
 
-/// Has memory ready before somebody waits for what takes it, where [`keep_freed`] keeps it: a start would wait until the kernel has
-/// cleared each page.
+/// Has memory ready, where [`keep_freed`] keeps it, before somebody waits for the work that takes it. Else a start would wait until
+/// the kernel has cleared each page.
 pub fn take_room() {
     #[cfg(target_env = "gnu")]
     {

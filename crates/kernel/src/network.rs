@@ -18,7 +18,7 @@ use crate::mount::{Attributes, MountError, bind_private_on};
 /// Makes a network namespace, in which the loopback interface is up.
 ///
 /// # Errors
-/// What the kernel said; without `CAP_SYS_ADMIN` that is `EPERM`.
+/// The error of the kernel; without `CAP_SYS_ADMIN` that is `EPERM`.
 pub fn new_namespace() -> io::Result<File> {
     std::thread::scope(|scope| {
         let maker = std::thread::Builder::new().spawn_scoped(scope, || {
@@ -55,7 +55,7 @@ pub fn mount_namespace(namespace: &File, at: &Path) -> Result<(), MountError> {
 /// interface.
 ///
 /// # Errors
-/// What the kernel said.
+/// The error of the kernel.
 pub fn address_of(interface: &str) -> io::Result<Option<Ipv4Addr>> {
     let mut request = named(interface)?;
     match ask(libc::SIOCGIFADDR, &mut request) {
@@ -77,7 +77,7 @@ pub fn address_of(interface: &str) -> io::Result<Option<Ipv4Addr>> {
 /// Removes a bridge of this process's network.
 ///
 /// # Errors
-/// What the kernel said: `ENXIO` or `ENODEV` if there is no such interface, `EPERM` if it is no bridge.
+/// The error of the kernel: `ENXIO` or `ENODEV` if there is no such interface, `EPERM` if it is no bridge.
 pub fn remove_bridge(bridge: &str) -> io::Result<()> {
     let busy = rustix::io::Errno::BUSY.raw_os_error();
     match delete_bridge(bridge) {

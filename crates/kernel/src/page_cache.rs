@@ -1,8 +1,8 @@
-//! What of a file is in the page cache, without mapping or reading it.
+//! The pages of a file that are in the page cache, without mapping or reading it.
 //!
-//! `cachestat(2)` (Linux 6.5) counts the pages of a range that the kernel holds. A page that was never read is not
-//! there, so on a file system that was mounted anew and reads nothing ahead, what is there is what somebody touched.
-//! Pages that were read and had to go again since (memory is short) are counted apart, as far as the kernel remembers.
+//! `cachestat(2)` (Linux 6.5) counts the pages of a range that the kernel holds. A page that was never read is not there, so on a file
+//! system that was mounted anew and reads nothing ahead, the pages that are there are those that somebody touched. Pages that were read
+//! and had to go again since (memory is short) are counted apart, as far as the kernel remembers.
 
 use std::io;
 use std::ops::Range;

@@ -19,14 +19,14 @@ const ATTEMPTS: usize = 16;
 /// device or a FIFO.
 ///
 /// # Errors
-/// As for `open(2)`: `NotFound` if there is no such file, and what else the kernel says.
+/// As for `open(2)`: `NotFound` if there is no such file, and other errors of the kernel.
 pub fn open_in_root(root: &Path, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY;
     let root = openat(CWD, root, flags, Mode::empty())?;
     open_in_root_at(root.as_fd(), path, LastLink::Follow)
 }
 
-/// What happens to a link that is the last part of a path.
+/// The way to open a link that is the last part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastLink {
     /// The file to which it leads is opened.
@@ -58,7 +58,7 @@ pub fn open_beneath(above: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
 /// Whether something is mounted on `name` in an open directory, in the mount namespace of that directory.
 ///
 /// # Errors
-/// What the kernel says, other than that there is no such file.
+/// The error of the kernel, other than that there is no such file.
 pub fn is_mount_point(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<bool> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
     match open_resolved(directory, Path::new(name), LastLink::Open, resolve) {

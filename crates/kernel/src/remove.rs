@@ -1,12 +1,12 @@
 //! Removes a directory with all that is in it, and nothing that is mounted there.
 //!
-//! What is removed may be what a container wrote, and an administrator may have mounted something below it. So each
-//! directory is opened by its name in the one above, which is open, and never through a link or onto another mount (`openat2`,
-//! `RESOLVE_NO_XDEV`; a mount of the same file system is another mount, too). What is mounted on it after that is not seen by a
-//! descriptor, and the kernel does not remove a directory on which something is mounted.
+//! The tree may come from a container, and an administrator may have mounted something below it. So each directory is opened by its
+//! name in the one above, which is open, and never through a link or onto another mount (`openat2`, `RESOLVE_NO_XDEV`; a mount of
+//! the same file system is another mount, too). A descriptor does not see a later mount on its directory, and the kernel does not
+//! remove a directory on which something is mounted.
 //!
-//! A tree may be as deep as the disk has room for. The walk holds a directory open for some levels only; what is deeper is moved
-//! up, and is then removed like the rest. [`std::fs::remove_dir_all`] enters mounts, holds a descriptor for each level, and
+//! A tree may be as deep as the disk has room for. The walk holds a directory open for some levels only; deeper directories are
+//! moved up, and are then removed like the rest. [`std::fs::remove_dir_all`] enters mounts, holds a descriptor for each level, and
 //! calls itself once for each, until the stack is full.
 
 use std::ffi::{CStr, CString, OsStr};
@@ -21,18 +21,18 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Levels that are held open: more than what people and programs make has, and few enough for any limit of open files.
+/// Levels that are held open: more than the trees that people and programs make have, and few enough for any limit of open files.
 const LEVELS: usize = 32;
 
-/// What is moved up is named by a number after this.
+/// Directories that are moved up are named by a number after this.
 const MOVED: &str = ".removed-";
 
-/// Removes the directory at `path` with all that is in it. A link is removed, and what it leads to is left.
+/// Removes the directory at `path` with all that is in it. A link is removed, and its target is left.
 ///
 /// # Errors
-/// `ResourceBusy`, with the place of what is mounted there or below: it is left as it is, with the directories above it, and some
-/// of what was beside it may be gone. `NotFound` if there is nothing at `path`, and `NotADirectory` if it is another file, which is
-/// left. `DirectoryNotEmpty` if somebody adds to it meanwhile. Else what the kernel said.
+/// `ResourceBusy`, with the place of a mount there or below: it is left as it is, with the directories above it, and some of the
+/// files beside it may be gone. `NotFound` if there is nothing at `path`, and `NotADirectory` if it is another file, which is left.
+/// `DirectoryNotEmpty` if somebody adds to it meanwhile. Else the error of the kernel.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let above = path.parent().filter(|above| *above != Path::new(""));
@@ -49,7 +49,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
 
 /// A directory that is being emptied.
 struct Level {
-    /// In the one above.
+    /// Its name in the directory above.
     name: CString,
     directory: Dir,
     /// Whether something was moved here since it was read from its beginning.
@@ -58,10 +58,10 @@ struct Level {
 
 struct Removal<'a> {
     path: &'a Path,
-    /// What holds all of it.
+    /// The directory that holds all of it.
     above: OwnedFd,
     levels: Vec<Level>,
-    /// How many were moved up.
+    /// The number of directories that were moved up.
     moved: u64,
 }
 
@@ -93,7 +93,7 @@ impl Removal<'_> {
     fn remove(&mut self, name: &CStr, kind: FileType) -> io::Result<()> {
         let is_entered = match kind {
             FileType::Directory if self.levels.len() >= LEVELS => return self.move_up(name),
-            // Some file systems do not say what it is.
+            // Some file systems do not tell its type.
             FileType::Directory | FileType::Unknown => self.enter(name)?,
             _ => false,
         };
@@ -189,7 +189,7 @@ impl Removal<'_> {
     }
 }
 
-/// What is gone need not be removed.
+/// A file that is gone need not be removed.
 fn there(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(()),

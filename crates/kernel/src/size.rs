@@ -13,7 +13,7 @@ pub enum SizeParseError {
     /// Not a size.
     #[error("{0:?} is not a size; write a number and b, k, m, g or t, as 512m, 1.5g or 20GiB")]
     NoSize(String),
-    /// Larger than what the kernel counts.
+    /// Larger than the kernel counts.
     #[error("{0:?} is too large; a size is less than 8192p")]
     TooLarge(String),
 }
@@ -30,8 +30,8 @@ impl Bytes {
         read(text, 1024.0)
     }
 
-    /// A size on a disk or of what is fetched: `kB`, `MB`, `GB`, `TB` and `PB` are powers of 1000, as disks and registries count
-    /// and as commands print sizes. 0 is one.
+    /// A size on a disk or of fetched data: `kB`, `MB`, `GB`, `TB` and `PB` are powers of 1000, as disks and registries count and
+    /// as commands print sizes. 0 is one.
     ///
     /// # Errors
     /// If it is no size.

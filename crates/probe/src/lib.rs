@@ -214,7 +214,7 @@ impl fmt::Display for Probe {
     }
 }
 
-/// What became of probes that have not succeeded, in words.
+/// The results of probes that have not succeeded, in words.
 pub fn unsuccessful<'a>(probes: impl Iterator<Item = &'a Probe>) -> String {
     let (mut unseen, mut answered) = (Vec::new(), Vec::new());
     for probe in probes {

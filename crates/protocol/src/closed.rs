@@ -1,15 +1,15 @@
 //! Nobody but their owner gets into the root and the run directory.
 //!
-//! They hold what images keep for root, setuid programs of every image, logins, and the socket of the daemon. So both
-//! directories have the mode 0700, and whatever is in them needs no permissions of its own to be out of reach: containers' files
-//! keep those that their images give them. What Xebec adds there for itself is closed all the same, by the mask that
+//! They hold files that images keep for root, setuid programs of every image, logins, and the socket of the daemon. So both
+//! directories have the mode 0700, and the files in them need no permissions of their own to be out of reach. Containers' files
+//! keep the permissions that their images give them. Xebec closes its own files there all the same, by the mask that
 //! [`add_closed_files`] sets: a process that has held the directory open since before it was closed gains nothing by that.
 //!
 //! Earlier versions made both directories for everybody to read. [`close`] mends that at the start of every command and of the
-//! daemon, once: it then goes through what Xebec itself wrote. Each time after that it costs a look at the two directories. A
-//! directory of somebody else is refused, and so is one that is open and not known to be Xebec's: it may be `/etc`. So is one that
-//! somebody else could put another in the place of (`parent_directories`). Keys and certificates that the configuration in a root
-//! directory names may lie beside it (`configured_files`).
+//! daemon, once: it then goes through the files that Xebec itself wrote. Each time after that it costs a look at the two
+//! directories. A directory of somebody else is refused, and so is one that is open and not known to be Xebec's: it may be `/etc`.
+//! So is one that somebody else could put another in the place of (`parent_directories`). Keys and certificates that the
+//! configuration in a root directory names may lie beside it (`configured_files`).
 
 mod configured_files;
 mod error;
@@ -32,9 +32,9 @@ use owned_files::{check_mode, check_owner};
 
 /// Permissions that nobody but the owner has.
 const OTHERS: RawMode = 0o077;
-/// What a file system has from its making, so that a directory with it counts as empty.
+/// The directory that a new file system has; a directory with nothing else counts as empty.
 const MADE_WITH: &str = "lost+found";
-/// What a directory of Xebec's is for.
+/// The use of a directory of Xebec's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// State: it is kept.
@@ -118,7 +118,7 @@ const ELSEWHERE: [(i64, &str); 8] = [
     (0x00c3_6400, "ceph"),
     (0x5346_414f, "afs"),
 ];
-/// What a user writes into the root directory, beside the files that these name.
+/// Files that a user writes into the root directory, beside the files that these name.
 const SETTINGS: [&str; 3] = ["trust.toml", "registries.toml", "daemon.toml"];
 /// Directories in which all is Xebec's own. The others hold containers' files, or the run directory's mounts.
 const OWN: [&str; 5] = ["layers", "images", "views", "runtime", "history"];
@@ -129,8 +129,8 @@ pub fn add_closed_files() -> u32 {
     rustix::process::umask(Mode::from_raw_mode(OTHERS)).as_raw_mode()
 }
 
-/// From now on this process makes files and directories as a host has them that are for all its users, whatever mask it was started
-/// with, unless it says otherwise. What is Xebec's own is closed by those who make it.
+/// From now on this process makes files and directories with the usual permissions of a host, for all its users, unless it says
+/// otherwise; the mask that it was started with does not count. Code that makes Xebec's own files closes them itself.
 pub fn add_usual_files() {
     rustix::process::umask(Mode::from_raw_mode(OTHERS_WRITE));
 }
@@ -162,7 +162,7 @@ pub fn check_apart(root: &Path, run: &Path) -> Result<(), ClosedError> {
     }
 }
 
-/// The path without links, as far as it is there, and without steps back: in what is not there yet `..` leads where it says.
+/// The path without links, as far as it is there, and without steps back: behind the part that is there, `..` is taken literally.
 fn real(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     for above in path.ancestors() {
@@ -172,7 +172,7 @@ fn real(path: &Path) -> io::Result<PathBuf> {
                     return Ok(found);
                 };
                 return match rest.components().any(|part| part == Component::ParentDir) {
-                    // It may lead to what is there, through a link even.
+                    // It may lead back to a path that is there, through a link even.
                     true => real(&without_steps_back(&found, rest)),
                     false => Ok(found.join(rest)),
                 };
@@ -192,7 +192,7 @@ fn real(path: &Path) -> io::Result<PathBuf> {
 pub fn close(path: &Path, of: Use) -> Result<PathBuf, ClosedError> {
     parent_directories::check(path)?;
     make(path).map_err(failed("make", path))?;
-    // What was not there may have been made by somebody else meanwhile.
+    // Somebody else may have made a missing directory meanwhile.
     parent_directories::check(path)?;
     let (path, directory, status, names) = examine(path, of)?;
     if status.st_mode & OTHERS == 0 {
@@ -209,8 +209,8 @@ pub fn close(path: &Path, of: Use) -> Result<PathBuf, ClosedError> {
     }
 }
 
-/// Whether [`close`] would refuse a directory for what it is, whose it is or what is in it. Nothing is made or changed; one that is
-/// not there is none of this.
+/// Whether [`close`] would refuse a directory for its kind, its owner or its contents. Nothing is made or changed; one that is not
+/// there is none of this.
 ///
 /// # Errors
 /// [`ClosedError`], as [`close`].
@@ -234,7 +234,7 @@ pub fn replaceable(file: &Path) -> Option<String> {
 /// Opens a directory and looks at it: its own name, itself, how it is, and the names in it.
 fn examine(path: &Path, of: Use) -> Result<(PathBuf, OwnedFd, Stat, Vec<String>), ClosedError> {
     let path = path.canonicalize().map_err(failed("find", path))?;
-    // What is looked at is what is closed, whatever its name comes to mean meanwhile.
+    // The descriptor that is looked at is the one that is closed to others, even if its name leads elsewhere meanwhile.
     let directory = open_directory(CWD, &path).map_err(failed("open", &path))?;
     let status = look(&directory, &path)?;
     check_file_system(&directory, &path)?;
@@ -279,8 +279,8 @@ fn check_file_system(directory: &OwnedFd, path: &Path) -> Result<(), ClosedError
     }
 }
 
-/// What a user wrote for Xebec to obey. In a directory that others can get into, one that they may write to is not obeyed: it may
-/// say what they like.
+/// Checks the settings, which a user writes for Xebec to obey. In a directory that is open to others, a file that they may write to
+/// is not obeyed: its contents may be theirs.
 fn check_settings(directory: &OwnedFd, names: &[String], path: &Path) -> Result<(), ClosedError> {
     let is_setting = |name: &&String| SETTINGS.contains(&name.as_str());
     for name in names.iter().filter(is_setting) {
@@ -338,7 +338,7 @@ fn check_names(
     }
 }
 
-/// Closes a directory that is open, from the inside out of what is Xebec's own: should this process be killed, the next one finds it
+/// Closes a directory that is open, Xebec's own files in it first: should this process be killed, the next one finds the directory
 /// open and goes on.
 fn mend(directory: &OwnedFd, names: &[String], status: &Stat, path: &Path) -> Result<(), ClosedError> {
     for name in names {
@@ -355,8 +355,8 @@ fn mend(directory: &OwnedFd, names: &[String], status: &Stat, path: &Path) -> Re
     Ok(())
 }
 
-/// Closes one thing in a directory, and what is in it if `enters` says so. Links are left alone, and so are mounts: what is
-/// mounted in a run directory has permissions of its own.
+/// Closes one entry of a directory, and its contents if `enters` says so. Links are left alone, and so are mounts, which have
+/// permissions of their own in a run directory.
 fn close_entry(
     parent: BorrowedFd<'_>,
     name: &str,
@@ -406,7 +406,7 @@ fn close_file(parent: BorrowedFd<'_>, name: &str, mode: RawMode) -> io::Result<(
     }
 }
 
-/// Sets the permissions of what a descriptor is of; `fchmod(2)` refuses one that opens nothing.
+/// Sets the permissions of a descriptor's file; `fchmod(2)` refuses one that opens nothing.
 fn set_mode(file: &OwnedFd, mode: RawMode) -> io::Result<()> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     fs::set_permissions(path, Permissions::from_mode(mode))

@@ -1,14 +1,14 @@
-//! Why readers waited, as the daemon tells it: what `xebec explain` and `xebec daemon status` show.
+//! Why readers waited, as the daemon tells it, and `xebec explain` and `xebec daemon status` show it.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
-/// What was asked about, and the waits that have to do with it, in the order in which they began.
+/// The subject of a question, and the waits that belong to it, in the order in which they began.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Explanation {
-    /// What the name was taken for, for people.
+    /// The meaning that the name was taken in, for people.
     pub subject: String,
     /// The oldest wait that is remembered began then, of whatever subject, in milliseconds since 1970; when the daemon's worker
     /// started, if none is older.
@@ -40,7 +40,7 @@ pub struct WaitReport {
     pub comm: String,
     /// The container that the process is in; `None` for one outside of all.
     pub container: Option<String>,
-    /// What tells that container from others of its name.
+    /// The random part of the name of that container's control group, which tells it from others of its name.
     #[serde(default)]
     pub container_run: Option<String>,
     /// The layer; `None` when a worker died before it was known.
@@ -52,7 +52,7 @@ pub struct WaitReport {
     pub file: Option<String>,
     /// First byte, in the layer's data space.
     pub offset: u64,
-    /// Number of bytes, what was read ahead included.
+    /// Number of bytes, those that were read ahead included.
     pub count: u64,
     /// Spans that were missing.
     pub spans: usize,
@@ -60,20 +60,18 @@ pub struct WaitReport {
     pub joined: usize,
     /// Tries that failed.
     pub retries: u32,
-    /// What it waited for, in milliseconds by the names of [`xebec_cache::progress::Phase`]; they add up to
-    /// `waited_ms`.
+    /// The times of its phases, in milliseconds by the names of [`xebec_cache::progress::Phase`]; they add up to `waited_ms`.
     pub waited_for_ms: BTreeMap<String, f64>,
-    /// What it waits for now, or waited for last.
+    /// The phase that it is in, or was in last.
     pub phase: String,
-    /// Where the bytes came from: registries and mirrors, `spool` for a blob that came whole, `cache` for what was
-    /// kept.
+    /// Where the bytes came from: registries and mirrors, `spool` for a blob that came whole, `cache` for bytes that were kept.
     pub sources: Vec<String>,
     /// Why it was refused, or why the latest try failed.
     pub problem: Option<String>,
 }
 
 impl WaitReport {
-    /// What tells it from all other waits. No process waits twice at a time, threads for different places.
+    /// The key that tells it from all other waits. No process waits twice at a time, threads for different places.
     pub fn identity(&self) -> (u64, i32, Option<Digest>, u64) {
         (self.began_ms, self.pid, self.layer, self.offset)
     }

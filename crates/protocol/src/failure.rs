@@ -1,4 +1,4 @@
-//! What a command failed with, in the form in which it crosses from the daemon to the command line.
+//! The failure of a command, in the form in which it crosses from the daemon to the command line.
 
 use std::{fmt, io};
 
@@ -19,15 +19,15 @@ pub enum FailureKind {
     NotLazy,
     /// The index found is not trusted enough for the image as it was named.
     Trust,
-    /// Bytes are not what their digest says.
+    /// Bytes do not have their digest.
     Integrity,
     /// The host: kernel features, file system, permissions, the container runtime.
     Host,
 }
 
 impl FailureKind {
-    /// The exit code of the command line. 125 is what container tools use for their own failures; the others
-    /// stay clear of it, of 126 and 127 (command not runnable, not found) and of 128 + signal.
+    /// The exit code of the command line. Container tools use 125 for their own failures; the others stay clear of it, of 126 and
+    /// 127 (command not runnable, not found) and of 128 + signal.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Usage => 2,
@@ -41,12 +41,12 @@ impl FailureKind {
     }
 }
 
-/// A failure: its kind, and a message that names the thing and says what to do.
+/// A failure: its kind, and a message that names the thing and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Which kind.
+    /// The kind, which is the exit code.
     pub kind: FailureKind,
-    /// For people.
+    /// The message, for people.
     pub message: String,
 }
 
@@ -64,7 +64,7 @@ impl Failure {
         Self::new(FailureKind::Host, format_args!("{doing}: {error}"))
     }
 
-    /// A failure of the host below the root directory while `doing` something. Where its disk takes no more, what makes room is said.
+    /// A failure of the host below the root directory while `doing` something. If its disk is full, the message tells how to make room.
     pub fn on_root_disk(doing: impl fmt::Display, error: &io::Error) -> Self {
         let problem = match error.kind() {
             io::ErrorKind::StorageFull => "the disk of the root directory is full",

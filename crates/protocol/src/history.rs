@@ -1,8 +1,8 @@
-//! What happened on this host, for `xebec explain` after the daemon has ended: waits of readers, starts, and containers.
+//! The history of this host, for `xebec explain` after the daemon has ended: waits of readers, starts, and containers.
 //!
-//! It is in `<root>/history`, in two logs of lines of JSON (`docs/formats/history.md`). The worker appends to them in the background;
-//! `xebec explain` reads them. Both are bounded: a log that is full becomes the older half of what is kept, and the older half
-//! before it goes. Nothing depends on them, so they are never synced, and what cannot be written is left out.
+//! It is in `<root>/history`, in two logs of lines of JSON (`docs/formats/history.md`). The worker appends to them in the
+//! background; `xebec explain` reads them. Both are bounded: a log that is full becomes the older half, and the older half before
+//! it goes. Nothing depends on them, so they are never synced, and entries that cannot be written are left out.
 
 mod log;
 
@@ -32,7 +32,7 @@ pub const STARTS_LIMIT: u64 = 512 << 10;
 pub struct ContainerRun {
     /// Its name.
     pub name: String,
-    /// What tells it from others of its name.
+    /// The random part of the name of its control group, which tells it from others of its name.
     #[serde(default)]
     pub run: Option<String>,
     /// The image as it was named, in full.
@@ -80,7 +80,7 @@ pub struct History {
 }
 
 impl History {
-    /// Reads what the directory has. What is damaged or not there is left out.
+    /// Reads the logs of the directory. Damaged or missing parts are left out.
     pub fn read(directory: &Path) -> Self {
         let mut history = Self::default();
         let entries = [WAITS, STARTS].map(|name| read_log::<Entry>(directory, name));
@@ -96,7 +96,7 @@ impl History {
         history
     }
 
-    /// Adds what a worker knows, which may be in the history as well: its own word is the newer one.
+    /// Adds the entries that a worker has in memory. Some of them may be in the history as well: the worker's are the newer ones.
     pub fn add(
         &mut self,
         waits: impl IntoIterator<Item = WaitReport>,

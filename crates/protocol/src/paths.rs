@@ -66,12 +66,12 @@ impl Paths {
         self.root.join("views")
     }
 
-    /// Metadata of views that were unmounted and are still read, with what their readers need.
+    /// Metadata of views that were unmounted and are still read, with the facts that their readers need.
     pub fn departed(&self) -> PathBuf {
         self.root.join("departed")
     }
 
-    /// Where views are mounted.
+    /// The directory of the views' mounts.
     pub fn mounts(&self) -> PathBuf {
         self.run.join("views")
     }
@@ -91,7 +91,7 @@ impl Paths {
         self.root.join("containers")
     }
 
-    /// What happened: waits, starts, containers.
+    /// The directory of the history: waits, starts, containers.
     pub fn history(&self) -> PathBuf {
         self.root.join("history")
     }
@@ -121,12 +121,12 @@ impl Paths {
         self.root.join("registries.toml")
     }
 
-    /// What was learned of registries.
+    /// The file of the facts that this host has learned about registries.
     pub fn registries_seen(&self) -> PathBuf {
         self.root.join("registries.json")
     }
 
-    /// What is set about the daemon.
+    /// The file of the daemon's settings.
     pub fn settings(&self) -> PathBuf {
         self.root.join("daemon.toml")
     }

@@ -1,4 +1,4 @@
-//! What a user may set about the daemon: `<root>/daemon.toml`, and options of `xebec daemon start`, which win.
+//! The settings of the daemon: `<root>/daemon.toml`, and options of `xebec daemon start`, which win.
 //!
 //! ```toml
 //! cache_size = "20GB"       # evict what is not in use beyond this; without it the file system is the limit
@@ -58,7 +58,7 @@ pub struct Settings {
     pub learn: bool,
     /// Whether and where containerd is served.
     pub snapshotter: SnapshotterSettings,
-    /// What of all this was given on the command line, for a daemon that starts itself again.
+    /// The settings that were given on the command line, for a daemon that starts itself again.
     #[serde(skip)]
     pub given: Overrides,
 }
@@ -89,7 +89,7 @@ pub struct SnapshotterSettings {
     pub socket: Option<PathBuf>,
     /// Where containerd listens; where calls of the image service go when absent, and else where it usually does.
     pub address: Option<PathBuf>,
-    /// What is done about containers by whose name lazy layers are not vouched for.
+    /// The rule for containers whose names do not vouch for lazy layers.
     pub unproven: Unproven,
     /// Where containerd listens, if the kubelet's calls of the image service are to be passed on to it.
     pub image_service: Option<PathBuf>,
@@ -115,12 +115,12 @@ impl SnapshotterSettings {
     }
 }
 
-/// What is done about a container whose image is named by its digest, or is another repository's, on lazy layers that were
-/// admitted for a name that needed less.
+/// The rule for a container whose image is named by its digest, or is another repository's, on lazy layers that were admitted for a
+/// name that needed less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unproven {
-    /// It is not started, and it is said what would help.
+    /// It is not started, and the error tells the remedy.
     #[default]
     Refuse,
     /// The layers are read whole and proven, and it is started then.
@@ -172,7 +172,7 @@ impl FromStr for LogFormat {
     }
 }
 
-/// What `xebec daemon start` was given; the same names as in the file, absent where not given.
+/// The options that `xebec daemon start` was given; the same names as in the file, absent where not given.
 pub type Overrides = serde_json::Map<String, serde_json::Value>;
 
 impl Settings {

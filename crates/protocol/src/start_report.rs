@@ -1,4 +1,4 @@
-//! What one start of a service asked for, as the daemon tells it: what `xebec explain --start` shows.
+//! The report on one start of a service, as the daemon tells it and `xebec explain --start` shows it.
 
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
@@ -16,7 +16,7 @@ pub struct StartReport {
     pub command: Vec<String>,
     /// The container, if it came to one.
     pub container: Option<String>,
-    /// What tells that container from others of its name.
+    /// The random part of the name of that container's control group, which tells it from others of its name.
     #[serde(default)]
     pub container_run: Option<String>,
     /// When the view was mounted, as RFC 3339 has it.
@@ -26,11 +26,11 @@ pub struct StartReport {
     pub began_ms: u64,
     /// How long it was watched from then on, in milliseconds.
     pub watched_ms: u64,
-    /// What ended it.
+    /// The reason why it is over.
     pub end: StartEnd,
-    /// What loading its runtime image came to; `None` when there was no recording of this service.
+    /// The result of loading its runtime image; `None` when there was no recording of this service.
     pub loaded: Option<Loaded>,
-    /// What became of the pages of its recording, if one was used.
+    /// The use of the pages of its recording, if one was used.
     pub recorded: Option<RecordedPages>,
     /// Pages outside of the recording that were not there when it began.
     pub missed_pages: u64,
@@ -51,11 +51,11 @@ pub struct StartReport {
     pub shared: bool,
     /// Whether more was asked for than is remembered, or could be looked at.
     pub truncated: bool,
-    /// What became of the profile, if one was to be kept.
+    /// The fate of the profile, if one was to be kept.
     pub learned: Option<Learned>,
-    /// What to do, if there is something to be gained.
+    /// The advice to the user, if there is something to be gained.
     pub advice: Option<String>,
-    /// How many earlier starts are remembered of what was asked for.
+    /// How many earlier starts of the same subject are remembered.
     #[serde(default)]
     pub earlier: u64,
 }
@@ -86,7 +86,7 @@ pub enum StartEnd {
     Limit,
 }
 
-/// What became of the pages of a recording.
+/// The pages of a recording in one start, by how they came and whether they were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedPages {
     /// How many it names.
@@ -97,8 +97,8 @@ pub struct RecordedPages {
     pub fetched: u64,
     /// Were neither, and came when they were read.
     pub late: u64,
-    /// How many pages tell of the others how many were read, which were brought into memory before: then what was read and
-    /// what was not are estimates.
+    /// The size of the sample, if the other pages were prefilled: the sample tells how many of those were read. The numbers of
+    /// pages that were read and that were not are estimates then.
     #[serde(default)]
     pub sample: Option<u64>,
     /// Were read.
@@ -116,13 +116,13 @@ pub struct RecordedPages {
 pub struct MissedFile {
     /// Its path in the image.
     pub path: String,
-    /// How many pages.
+    /// The number of these pages.
     pub pages: u64,
     /// How long readers waited for it, in milliseconds.
     pub waited_ms: f64,
 }
 
-/// What became of a start's profile.
+/// The fate of a start's profile.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Learned {

@@ -1,4 +1,4 @@
-//! What the command line and the daemon say to each other: JSON, one value a line, over a Unix socket.
+//! The messages between the command line and the daemon: JSON, one value a line, over a Unix socket.
 //!
 //! The command line sends one [`Request`] and reads [`Reply`] values until one of them is final. A process that may
 //! open the socket (its directory belongs to root) may mount images, so nothing here is a secret or a check.
@@ -36,7 +36,7 @@ pub struct ImageRequest {
     pub platform: Option<String>,
     /// The user's docker `config.json`, for credentials.
     pub docker_config: Option<PathBuf>,
-    /// Whether the registry says what the reference means, or this host.
+    /// When the registry resolves the reference, and when this host does.
     #[serde(default)]
     pub pull: PullPolicy,
     /// Of this manifest, and of it only the lower layers, wherever the reference leads now.
@@ -48,16 +48,16 @@ pub struct ImageRequest {
     pub manifest: Option<Digest>,
 }
 
-/// When the registry is asked what a reference means. The contents of files come from it whenever they are missing.
+/// When the registry is asked which image a reference means. The contents of files come from it whenever they are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PullPolicy {
-    /// At each start, since a tag may have moved; what this host knows serves when the registry is away.
+    /// At each start, since a tag may have moved; the image that this host knows serves when the registry is away.
     #[default]
     Always,
     /// When this host knows no image by that reference and for that platform.
     Missing,
-    /// Never: what this host does not know is not found.
+    /// Never: an image that this host does not know is not found.
     Never,
 }
 
@@ -77,7 +77,7 @@ pub struct Completion {
     pub deadline_seconds: u64,
 }
 
-/// What is allowed on a directory on which an image is mounted. Nothing of it on views themselves.
+/// The permissions on a directory on which an image is mounted. Views themselves have none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allowed {
     /// Programs run as their owner if their mode says so, and with their file capabilities.
@@ -88,21 +88,21 @@ pub struct Allowed {
     pub dev: bool,
 }
 
-/// What a view is mounted for.
+/// The purpose of a view's mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "for", rename_all = "snake_case")]
 pub enum Purpose {
     /// To look at the image's files.
     #[default]
     Files,
-    /// To start a service. What its runtime image holds is brought in first, if there is one.
+    /// To start a service. The pages of its runtime image are brought in first, if there is one.
     Service(ServiceCommand),
-    /// To record what a service touches: the view is nobody else's, nothing of it is in any page cache, and reading it
+    /// To record the pages that a service touches: the view is nobody else's, nothing of it is in any page cache, and reading it
     /// asks for each page by itself.
     Recording,
 }
 
-/// What the user says of the service that is started; the rest is in the image's configuration.
+/// The user's part of the command of the service that is started; the rest is in the image's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceCommand {
     /// Replaces the image's entrypoint.
@@ -114,15 +114,15 @@ pub struct ServiceCommand {
     /// Whether there is a probe that tells when it is ready.
     #[serde(default)]
     pub has_probe: bool,
-    /// Keep a profile of what it reads until then.
+    /// Keep a profile of its reads until then.
     #[serde(default)]
     pub learn: bool,
-    /// What runs is said later, and may be another command of the image.
+    /// The command is said later, and may be another one of the image.
     #[serde(default)]
     pub is_said_later: bool,
 }
 
-/// What the command line asks.
+/// A request of the command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
@@ -130,19 +130,19 @@ pub enum Request {
     Mount {
         /// The image.
         image: ImageRequest,
-        /// For whom.
+        /// The holder of the mount.
         holder: Holder,
         /// Refuse when a layer would have to be read whole first.
         require_lazy: bool,
         /// Bring the rest in, in the background.
         completion: Option<Completion>,
-        /// What for.
+        /// The purpose.
         #[serde(default)]
         purpose: Purpose,
-        /// What is allowed on the directory, if one holds it.
+        /// The permissions on the directory, if one holds it.
         #[serde(default)]
         allowed: Allowed,
-        /// Say what the image's configuration is as soon as it is known, or was when this host last asked.
+        /// Tell the image's configuration as soon as it is known, or the one that this host got when it last asked.
         #[serde(default)]
         wants_configuration: bool,
     },
@@ -177,9 +177,9 @@ pub enum Request {
         /// The image.
         image: ImageRequest,
     },
-    /// What is cached, what uses it, and what may be evicted.
+    /// The layers in the cache, their users, and which of them may be evicted.
     Cache,
-    /// Evict what is not in use, down to a size.
+    /// Evict layers that are not in use, down to a size.
     Collect {
         /// How much the cache may have afterwards, in bytes; the limit that is set when absent.
         target: Option<u64>,
@@ -203,28 +203,28 @@ pub enum Request {
     },
     /// Forget the logins and tokens that are remembered, and read the files of logins again.
     ForgetLogins,
-    /// What the daemon is doing.
+    /// The status of the daemon.
     Status,
-    /// Why readers waited.
+    /// The waits of readers, and the reasons.
     Explain {
         /// A container, a view, an image.
         name: String,
     },
-    /// What a start asked for.
+    /// The report on a start.
     ExplainStart {
         /// A container or an image; the last start of all when absent.
         name: Option<String>,
     },
     /// The metrics, as Prometheus gets them.
     Metrics,
-    /// What loading a runtime image for the last start on a view came to. Answered once that is over.
+    /// The result of loading a runtime image for the last start on a view. Answered once loading is over.
     Loaded {
-        /// Which view.
+        /// The view, by its name.
         view: String,
     },
-    /// What was touched of a view since it was mounted.
+    /// The files and pages of a view that were touched since it was mounted.
     Touched {
-        /// Which view.
+        /// The view, by its name.
         view: String,
     },
     /// Stop the daemon.
@@ -301,32 +301,32 @@ impl Reply {
     }
 }
 
-/// What the daemon answers.
+/// An answer of the daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub enum Reply {
     /// Something is under way, for people who wait. The last two fields are newer than the others: an older program leaves them out,
     /// and does not look at them.
     Progress {
-        /// What is being done, to what; or the registry that is waited for.
+        /// The action and its object, in words; or the registry that is waited for.
         what: String,
-        /// How far.
+        /// The part that is done, in that unit.
         done: u64,
-        /// Out of how much, if known.
+        /// The whole, in that unit, if known.
         total: Option<u64>,
-        /// What is counted.
+        /// The unit of `done` and `total`.
         #[serde(default)]
         unit: Unit,
-        /// What stands in the way, if something does. It is over when the same is said with `total` 0.
+        /// The obstacle, if there is one. It is over when the same `what` comes with `total` 0.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waiting: Option<Waiting>,
     },
     /// Something the user should know, such as that this start is not lazy.
     Notice {
-        /// For people.
+        /// The message, for people.
         text: String,
     },
-    /// What the image's configuration is, before its view is mounted. By then it may be another one, if the image's tag has moved.
+    /// The image's configuration, before its view is mounted. By then it may be another one, if the image's tag has moved.
     Configuration {
         /// The configuration.
         config: serde_json::Value,
@@ -345,12 +345,12 @@ pub enum Reply {
     },
     /// Final: the proof's result for each layer.
     Proved {
-        /// By layer.
+        /// The results, by layer.
         layers: Vec<ProvedLayer>,
     },
-    /// Final: what is cached.
+    /// Final: the cache.
     Cache(Box<CacheReport>),
-    /// Final: what was evicted, or would be.
+    /// Final: the result of an eviction, or of a dry run.
     Collected(Box<Collected>),
     /// Final: an image is forgotten.
     Forgotten(Box<Forgotten>),
@@ -358,9 +358,9 @@ pub enum Reply {
     Status(Box<Status>),
     /// Final: why readers waited.
     Explained(Box<Explanation>),
-    /// Final: what a start asked for.
+    /// Final: the report on a start.
     Start(Box<StartReport>),
-    /// Final: what loading a runtime image came to.
+    /// Final: the result of loading a runtime image.
     Loaded {
         /// Absent when there was none.
         loaded: Option<Loaded>,
@@ -370,11 +370,11 @@ pub enum Reply {
         /// In the OpenMetrics text format.
         text: String,
     },
-    /// Final: what was touched.
+    /// Final: the files and pages that were touched.
     Touched(Touched),
     /// Final: everything is unmounted, but the daemon stays for a while.
     Stays {
-        /// For whom.
+        /// The reason to stay, with the views and their users.
         reason: String,
     },
     /// Final: done, nothing to say.
@@ -385,7 +385,7 @@ pub enum Reply {
     Failed(Failure),
 }
 
-/// What progress counts.
+/// The unit in which progress is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -399,7 +399,7 @@ pub enum Unit {
 /// Why something does not go on for the moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
-    /// What went wrong, for people.
+    /// The fault, for people.
     pub why: String,
     /// Tries so far.
     pub tried: u32,
@@ -447,11 +447,11 @@ pub struct ProvedLayer {
     pub layer: Digest,
     /// Its index.
     pub index: Digest,
-    /// `None` when it agreed; else what did not.
+    /// `None` when it agreed; else the difference, for people.
     pub problem: Option<String>,
 }
 
-/// What was touched of a view.
+/// The files and pages of a view that were touched.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Touched {
     /// Files of which at least one page was asked for.
@@ -465,7 +465,7 @@ pub struct Touched {
 mod tests {
     use super::*;
 
-    /// What programs before this one say and read.
+    /// A reply in the form that older programs write and read.
     #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(tag = "reply", rename_all = "snake_case")]
     enum OlderReply {

@@ -4,7 +4,7 @@
 //! * [`size`]: numbers of bytes, as `4m`.
 //! * [`pattern`]: names of repositories and tags, as `team/*`, `docker.io/**`.
 //!
-//! Promises: each value is read from its text ([`text`]), and its error says what to write instead. Nothing here reads a file.
+//! Promises: each value is read from its text ([`text`]), and its error tells the right form. Nothing here reads a file.
 //!
 //! May use: `kernel`, and no other crate of Xebec.
 

@@ -1,8 +1,8 @@
 //! Patterns over the names of repositories and tags, as rights, immutable tags, retention and quotas use them.
 //!
 //! `*` stands for any characters within one component of a name, `**` as a whole component for any number of components.
-//! A pattern is refused if no name fits it: a rule that protects nothing looks like one that protects. What fits is
-//! decided by the grammar of the OCI distribution specification.
+//! A pattern is refused if no name fits it: a rule that protects nothing looks like one that protects. The grammar of the OCI
+//! distribution specification decides which names there can be.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub const MAX_REPOSITORY: usize = 255;
 /// The longest tag, in bytes (OCI distribution specification).
 pub const MAX_TAG: usize = 128;
 
-/// Why a pattern cannot be used. Each names the pattern, and what to write instead.
+/// Why a pattern cannot be used. Each names the pattern, and the right form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// Nothing, or nothing between two slashes.
@@ -30,7 +30,7 @@ pub enum PatternError {
         pattern: String,
         /// The component that nothing fits.
         part: String,
-        /// What the name is of.
+        /// The kind of name, in words: "a tag".
         what: &'static str,
         /// The grammar in words.
         allowed: &'static str,
@@ -97,7 +97,7 @@ impl RepositoryPattern {
 
     /// Whether the pattern covers the repository `name`. At most components times components of work, whatever the names.
     pub fn covers(&self, name: &str) -> bool {
-        // Most names are ruled out by what stands first: lists of repositories compare thousands of names with each rule.
+        // Most names are ruled out by their first component: lists of repositories compare thousands of names with each rule.
         let first = self.components.first().filter(|first| !first.contains('*'));
         if first.is_some_and(|first| name.split('/').next() != Some(first.as_str())) {
             return false;

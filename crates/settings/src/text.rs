@@ -21,7 +21,7 @@ where
     }
 }
 
-/// Parses within the visit: what fails there is reported with the line of this value, and not with that of the list around it.
+/// Parses within the visit: a failure there is reported with the line of this value, and not with that of the list around it.
 struct Parsed<T>(PhantomData<T>);
 
 impl<T> Visitor<'_> for Parsed<T>

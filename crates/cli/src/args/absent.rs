@@ -1,15 +1,15 @@
-//! Options of `docker run` that Xebec has not: each is known, and refused with the reason and what to do instead.
+//! Options of `docker run` that Xebec does not have: each is known, and refused with the reason and the remedy.
 //! `docs/containers-flags.md` has the same.
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, error::ErrorKind};
 
-/// An option that Xebec has not.
+/// An option that Xebec does not have.
 pub(crate) struct Absent {
     /// Its long name.
     pub(crate) name: &'static str,
     takes_value: bool,
-    /// Why, and what instead.
+    /// The reason, and the remedy.
     why: &'static str,
 }
 

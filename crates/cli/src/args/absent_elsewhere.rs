@@ -1,5 +1,5 @@
-//! Options of docker's other commands that Xebec has not: each is known, and refused with the reason and what to do instead, as
-//! those of `docker run` are (`absent.rs`). `docs/commands.md` has the same in short.
+//! Options of docker's other commands that Xebec does not have: each is known, and refused with the reason and the remedy, as those
+//! of `docker run` are (`absent.rs`). `docs/commands.md` has the same in short.
 
 use std::ffi::OsString;
 
@@ -12,7 +12,7 @@ struct Row {
     commands: &'static [&'static str],
     /// All the ways to write the options.
     options: &'static [&'static str],
-    /// Why, and what instead.
+    /// The reason, and the remedy.
     why: &'static str,
 }
 
@@ -26,7 +26,7 @@ const fn row(commands: &'static [&'static str], options: &'static [&'static str]
 
 const FROM_JSON: &str = "choose from what --json prints";
 
-/// What is not there.
+/// The options that Xebec does not have.
 const ROWS: &[Row] = &[
     row(
         &["exec"],
@@ -141,8 +141,8 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// The error for an option that a command has not: what is so here if docker has it. clap's own advice to write `--` before it is
-/// left out, since nobody who writes an option means a name that begins with a dash.
+/// The error for an option that a command does not have. If docker has the option, the error gives the reason and the remedy.
+/// clap's own advice to write `--` before it is left out, since nobody who writes an option means a name that begins with a dash.
 pub(super) fn told(mut error: Error, command: &Command, words: &[OsString]) -> Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;

@@ -13,7 +13,7 @@ use clap::CommandFactory as _;
 use super::Cli;
 use super::foreign::{PAGE, Row, quoted, rows};
 
-/// The commands of docker 28 by their long names, those of a cluster by what they begin with.
+/// The commands of docker 28 by their long names, those of a cluster by their first word.
 const DOCKERS: &[(&str, &str)] = &[
     (
         "container",

@@ -5,7 +5,7 @@ use clap::Args;
 /// `xebec complete`.
 #[derive(Debug, Args)]
 pub(crate) struct CompleteArgs {
-    /// What is named.
+    /// The kinds of the names to offer.
     #[arg(required = true)]
     pub(crate) kinds: Vec<NameKind>,
     /// The word that is being completed.
@@ -13,7 +13,7 @@ pub(crate) struct CompleteArgs {
     pub(crate) word: Option<String>,
 }
 
-/// What a name can be of.
+/// The kinds of things that have names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NameKind {
     /// Images that this host knows.

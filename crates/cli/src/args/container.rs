@@ -75,7 +75,7 @@ pub(crate) struct RunArgs {
     /// Give the container a terminal.
     #[arg(short, long)]
     pub(crate) tty: bool,
-    /// What Xebec keeps of the container.
+    /// Options for the state that Xebec keeps of the container.
     #[command(flatten)]
     pub(crate) kept: KeptArgs,
     /// How the container is set up.
@@ -95,10 +95,10 @@ pub(crate) struct ContainerArgs {
     /// The network that the container sees.
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
-    /// What the container sees of the host.
+    /// The parts of the host that the container sees.
     #[command(flatten)]
     pub(crate) volumes: VolumeArgs,
-    /// What the container shares with the host, and how much of it it gets.
+    /// The parts of the host that the container shares, and its limits.
     #[command(flatten)]
     pub(crate) share: ShareArgs,
     /// Options of docker's that are not here.
@@ -156,7 +156,7 @@ pub(crate) struct ContainerArgs {
 }
 
 impl ContainerArgs {
-    /// What replaces the image's entrypoint: an empty one is none, as in docker.
+    /// The command in place of the image's entrypoint: an empty one means no entrypoint, as in docker.
     fn entrypoint(&self) -> Option<Vec<String>> {
         let program = self.entrypoint.as_ref()?;
         Some(match program.is_empty() {

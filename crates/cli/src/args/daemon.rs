@@ -37,7 +37,7 @@ pub(crate) enum DaemonCommand {
     Worker,
 }
 
-/// `xebec daemon start`. What is not given here is taken from `daemon.toml` in the root directory.
+/// `xebec daemon start`. Options that are not given are taken from `daemon.toml` in the root directory.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StartArgs {
     /// Keep the cache below this size by evicting layers that are not in use (512m, 20GiB, 500GB).
@@ -64,13 +64,13 @@ pub(crate) struct StartArgs {
 }
 
 impl StartArgs {
-    /// How the log is to look; what is wrong with the settings is said later.
+    /// The format of the log; errors in the settings are reported later.
     pub(crate) fn log_format(&self, root: &Path) -> LogFormat {
         Settings::load(&root.join("daemon.toml"), &self.overrides())
             .map_or(LogFormat::Text, |settings| settings.log)
     }
 
-    /// What was given, by the names of the file.
+    /// The options that were given, by their names in the file.
     pub(crate) fn overrides(&self) -> Overrides {
         let given = [
             ("cache_size", &self.cache_size),

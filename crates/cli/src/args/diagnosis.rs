@@ -1,4 +1,4 @@
-//! What is wrong with a host or a registry, and what readers waited for: `xebec doctor` and `xebec explain`.
+//! `xebec doctor`, which names faults of a host or a registry, and `xebec explain`, which names the reasons why readers waited.
 
 use clap::Args;
 

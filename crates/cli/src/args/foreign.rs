@@ -1,5 +1,5 @@
-//! Commands of docker that Xebec has not, or has under another name: each is answered with what the table of `docs/commands.md`
-//! says of it.
+//! Commands of docker that Xebec does not have, or has under another name: each is answered with its sentence in the table of
+//! `docs/commands.md`.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
@@ -10,16 +10,16 @@ pub(super) const PAGE: &str = include_str!("../../../../docs/commands.md");
 /// Groups of docker's commands whose names are left out as a rule.
 const GROUPS: [&str; 3] = ["container", "image", "system"];
 
-/// What a table says of a command of docker.
+/// The row of a table about one command of docker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     /// `same`, `differs` or `not there`.
     pub(super) class: &'a str,
-    /// For what is not there the reason, else the command of Xebec, and the difference.
+    /// The reason, if it is not there; else the command of Xebec, and the difference.
     pub(super) sentence: &'a str,
 }
 
-/// What stands in backquotes.
+/// The words in backquotes.
 pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -84,7 +84,7 @@ fn alone(name: &str) -> Option<(String, Row<'static>)> {
     Some((name.to_owned(), row))
 }
 
-/// A sentence of the page without what its links lead to.
+/// A sentence of the page without the targets of its links.
 fn without_links(sentence: &str) -> String {
     let mut text = String::new();
     let mut rest = sentence;

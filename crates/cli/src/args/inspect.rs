@@ -27,7 +27,7 @@ pub(crate) struct InspectArgs {
     /// Print a line for each, of fields as {{.State.Status}} or {{json .State}} and text; json: all fields.
     #[arg(short, long, value_name = "FORMAT", conflicts_with_all = ["json", "runtime_image"])]
     pub(crate) format: Option<Format>,
-    /// What the names are of. By default a container, if one has this name or id, and else an image.
+    /// The type of the names. By default a container, if one has this name or id, and else an image.
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<InspectType>,
     /// Show the recorded services of one image instead: what a start of each fetches, and its recording's root of trust.
@@ -61,7 +61,7 @@ impl InspectArgs {
     }
 }
 
-/// What `xebec inspect` shows.
+/// The types that `xebec inspect` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum InspectType {
     /// A container.

@@ -1,4 +1,4 @@
-//! What users do to containers that exist, and what `run` keeps for that.
+//! Commands on containers that exist, and the options of `run` that prepare for them.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use xebec_kernel::size::Bytes;
 
 use crate::template::Format;
 
-/// What Xebec keeps of a container for its later life.
+/// Options for the state that Xebec keeps of a container, for its later life.
 #[derive(Debug, Args)]
 pub(crate) struct KeptArgs {
     /// Run the container in the background, and print its id once its command runs.
@@ -90,7 +90,7 @@ pub(crate) struct PsArgs {
     pub(crate) json: bool,
 }
 
-/// What a container must be to be listed.
+/// A condition that a listed container meets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
     /// Its name holds this.

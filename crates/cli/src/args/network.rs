@@ -59,7 +59,7 @@ impl NetworkArgs {
         }
     }
 
-    /// What is asked of the network.
+    /// The container's options for its network.
     pub(crate) fn options(&self) -> NetworkOptions {
         NetworkOptions {
             ports: self.publish.iter().flat_map(|ports| ports.0.clone()).collect(),
@@ -88,7 +88,7 @@ impl FromStr for Ports {
     }
 }
 
-/// A name of a host: what else stood in a line of a file would be read as something else.
+/// A name of a host. Other characters in a line of `hosts` would be read as something else.
 fn host_name(text: &str) -> Result<String, String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     match !text.is_empty() && text.len() <= 255 && text.chars().all(is_name) {
@@ -183,7 +183,7 @@ fn driver(text: &str) -> Result<String, String> {
 }
 
 impl CreateArgs {
-    /// What the network is to be.
+    /// The settings of the new network.
     pub(crate) fn new_network(&self) -> NewNetwork {
         NewNetwork {
             subnet: self.subnet,

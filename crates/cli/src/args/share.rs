@@ -1,11 +1,11 @@
-//! What a container shares with the host and with other containers, and how much of the host it gets.
+//! Options for the parts of the host and of other containers that a container shares, and for its limits.
 
 use clap::Args;
 use xebec_confinement::{Confinement, CpuSet, Device, Sysctl};
 use xebec_container::{IpcMode, PidMode, RunOptions};
 use xebec_kernel::size::Bytes;
 
-/// What a container shares, and how much of the host it gets.
+/// Options for the parts that a container shares, and for its limits.
 #[derive(Debug, Args)]
 pub(crate) struct ShareArgs {
     /// Start a small first process that reaps all others and passes on signals, instead of the command itself.
@@ -44,7 +44,7 @@ pub(crate) struct ShareArgs {
 }
 
 impl ShareArgs {
-    /// Adds what these options say to what a container may use.
+    /// Adds these options to the permissions and limits of a container.
     pub(crate) fn confine(&self, confinement: Confinement) -> Confinement {
         Confinement {
             devices: self.devices.clone(),
@@ -58,7 +58,7 @@ impl ShareArgs {
         }
     }
 
-    /// Adds what these options say to the others.
+    /// Adds these options to the others.
     pub(crate) fn share(&self, options: RunOptions) -> RunOptions {
         RunOptions {
             init: self.init.then(crate::init::program),

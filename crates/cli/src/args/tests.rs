@@ -13,7 +13,7 @@ fn read(line: &str) -> Result<Cli, clap::Error> {
     Cli::read(&words.collect::<Vec<_>>())
 }
 
-/// What `run` or `record` starts: image, command, and options of its own that it was given.
+/// The start that `run` or `record` asks for: image, command, and options of its own that it was given.
 fn started(line: &str) -> (String, Vec<String>, Option<String>) {
     let cli = read(line).unwrap();
     let (service, container) = match cli.command {

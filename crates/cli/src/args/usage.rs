@@ -8,7 +8,7 @@ use clap::{Command, Error};
 
 use super::switches;
 
-/// What is wrong with words that `error` says cannot be read, with the usage of `documented`.
+/// The reason why words cannot be read, after clap found `error` in them, with the usage of `documented`.
 pub(super) fn told(error: Error, documented: &Command, words: &[OsString]) -> Error {
     let is_asked_for = matches!(
         error.kind(),
@@ -23,7 +23,7 @@ pub(super) fn told(error: Error, documented: &Command, words: &[OsString]) -> Er
     };
     let told = |command: Command| command.try_get_matches_from(words).err();
     let found = match told(command.clone()) {
-        // What is documented takes no value of a flag.
+        // The documented form of a flag takes no value.
         Some(error) if error.kind() == ErrorKind::TooManyValues => told(switches::take_values(command)),
         other => other,
     };

@@ -24,7 +24,7 @@ impl VariableArgs {
     }
 }
 
-/// What a file of variables sets.
+/// The variables that a file sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Variables(Vec<(String, String)>);
 

@@ -1,4 +1,4 @@
-//! What a container sees of the host, and `xebec volume`.
+//! Options for mounts: parts of the host that a container sees, memory and volumes. And `xebec volume`.
 
 use clap::{Args, Subcommand};
 use xebec_volume::{Mount, Tmpfs, Volume};
@@ -6,7 +6,7 @@ use xebec_volume::{Mount, Tmpfs, Volume};
 use super::json::Json;
 use crate::template::Format;
 
-/// What a container sees of the host, in memory, and of volumes.
+/// Options for a container's mounts: directories of the host, memory and volumes.
 #[derive(Debug, Args)]
 pub(crate) struct VolumeArgs {
     /// Show a host directory in the container, or a volume (NAME:DST), or a new volume (DST). A directory or volume that is
@@ -23,17 +23,17 @@ pub(crate) struct VolumeArgs {
 }
 
 impl VolumeArgs {
-    /// What `--volume` alone names.
+    /// The mounts that `--volume` alone names.
     pub(crate) fn by_volume(&self) -> &[Volume] {
         &self.volumes
     }
 
-    /// What `--tmpfs` alone names.
+    /// The mounts that `--tmpfs` alone names.
     pub(crate) fn by_tmpfs(&self) -> &[Tmpfs] {
         &self.tmpfs
     }
 
-    /// What `--mount` alone names.
+    /// The mounts that `--mount` alone names.
     pub(crate) fn by_mount(&self) -> &[Mount] {
         &self.mounts
     }

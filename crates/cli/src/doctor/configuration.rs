@@ -1,5 +1,5 @@
-//! The files in the root directory that a user writes: whether Xebec can use them, and whether nobody else can change what they
-//! make it trust.
+//! The files in the root directory that a user writes: whether Xebec can use them, and whether nobody else can change the files
+//! that they make it trust.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use xebec_trust::Policy;
 
 use super::finding::Finding;
 
-/// Permissions by which others change what is not theirs.
+/// Permissions by which other users change files that are not theirs.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Checks `daemon.toml`, `registries.toml`, `trust.toml`, and which users can change the files that the last two name.
@@ -48,7 +48,7 @@ pub(super) fn check(paths: &Paths) -> Vec<Finding> {
     findings
 }
 
-/// What `registries.toml` names: a user who can change it can make Xebec trust a registry of their own, or run a program of their own.
+/// The files that `registries.toml` names. A user who can change one can make Xebec trust a registry, or run a program, of their own.
 fn named_by_registries(paths: &Paths) -> Vec<Finding> {
     let Ok(settings) = Clients::new(paths).settings() else {
         return Vec::new();

@@ -9,7 +9,7 @@ pub(super) struct Finding {
     name: String,
     outcome: Verdict,
     detail: String,
-    /// What to do, unless it is good.
+    /// The remedy, unless it is good.
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
 }
@@ -65,7 +65,7 @@ impl Finding {
             Verdict::NotTried => outln!("?     {name}: not tried: {detail}"),
             Verdict::Missing => outln!("FAIL  {name}: {detail}"),
         }
-        // What was not tried needs what failed before it; that has its own advice.
+        // A check that was not tried needs one that failed before it; that one has its own advice.
         if let Some(advice) = self.advice.as_ref().filter(|_| self.outcome != Verdict::NotTried) {
             outln!("      {advice}");
         }

@@ -12,7 +12,7 @@ use super::finding::Finding;
 /// A finding for each file that is there, in the order in which commands look into them.
 pub(super) fn check(paths: &Paths) -> Vec<Finding> {
     let mut files = usual_files();
-    // What is wrong with the settings themselves is said elsewhere.
+    // Another check reports errors in the settings themselves.
     let registries = Clients::new(paths).settings().ok();
     let settings = Settings::load(&paths.settings(), &Overrides::new()).ok();
     let named = [

@@ -1,4 +1,4 @@
-//! What networks of containers need: plugins and `iptables`. The host's network needs neither.
+//! Checks for the plugins and `iptables`, which networks of containers need. The host's network needs neither.
 
 use super::finding::Finding;
 

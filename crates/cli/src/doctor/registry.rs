@@ -1,4 +1,4 @@
-//! What a registry can do.
+//! The check of a registry: what it can do.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn told(error: &ClientError) -> String {
     }
 }
 
-/// Prints what was found, or why nothing was.
+/// Prints the report, or why there is none.
 pub(super) fn print(report: Option<&ProbeReport>, error: Option<&str>) {
     if let Some(error) = error {
         outln!("FAIL  registry: {error}");

@@ -1,4 +1,4 @@
-//! `xebec explain --start`: what one start asked for, and what its recording was good for.
+//! `xebec explain --start`: the pages that one start asked for, and the use of its recording.
 
 use xebec_daemon::start_reports::explain_start_without_daemon;
 use xebec_format::PAGE_SIZE;

@@ -1,4 +1,4 @@
-//! `xebec inspect` of a container: all that Xebec knows about it, by Xebec's names, and what scripts ask most by docker's.
+//! `xebec inspect` of a container: all facts that Xebec has about it, by Xebec's names, and those that scripts use most by docker's.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::docker_fields::Settings;
 use crate::container_lookup::directories;
 use crate::containers::{Known, Listed, settled};
 
-/// Docker's time of what has not happened.
+/// Docker's time of an event that has not happened.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
 /// A container as `xebec inspect` gives it.
@@ -23,7 +23,7 @@ struct Inspected<'a> {
     listed: &'a Listed<'a>,
     stop_signal: Option<i32>,
     stop_timeout_ms: Option<u64>,
-    /// What it is started again with.
+    /// The command that made it, with its surroundings: an `Origin`, from which the container is started again.
     started_as: Option<&'a Value>,
     #[serde(flatten)]
     dockers: Dockers<'a>,
@@ -71,7 +71,7 @@ pub(super) fn find(paths: &Paths, name: &str) -> Result<Container, FindError> {
     settled(|| xebec_container::find(&directories, name), std::slice::from_ref)
 }
 
-/// What is printed of a container.
+/// The JSON that is printed of a container.
 pub(super) fn shown(paths: &Paths, container: &Container, known: &Known) -> Result<Value, Failure> {
     let saved = container.saved.as_ref();
     let listed = Listed::of(container, known);

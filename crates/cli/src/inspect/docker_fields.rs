@@ -1,8 +1,8 @@
-//! What a container was made with, by docker's names and with docker's values: `Config`, `HostConfig` and `Mounts` of `xebec inspect`.
+//! The options that made a container, by docker's names and with docker's values: `Config`, `HostConfig` and `Mounts` of `xebec inspect`.
 //!
-//! It is read from the command that made the container, which is kept to start it again, and from its image's configuration. What
-//! cannot be known is left out: all but the image, the labels and the restart policy of a container that an earlier version made,
-//! and what the user left to the image once that is removed.
+//! They are read from the command that made the container, which is kept to start it again, and from its image's configuration.
+//! Unknown values are left out. A container that an earlier version made shows only the image, the labels and the restart policy.
+//! When the image is removed, the values that the user left to it are unknown, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ fn list<T: serde::Serialize>(all: &[T]) -> Value {
     if all.is_empty() { Value::Null } else { json!(all) }
 }
 
-/// Of `Config`: what the image does not decide.
+/// The fields of `Config` that the image does not decide.
 fn of_process(name: &str, args: &RunArgs, options: &RunOptions) -> Value {
     let hostname = options.hostname.clone().unwrap_or_else(|| match options.net {
         Net::Host => rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -78,7 +78,8 @@ fn of_process(name: &str, args: &RunArgs, options: &RunOptions) -> Value {
     json!({ "Hostname": hostname, "Tty": args.tty, "OpenStdin": args.interactive })
 }
 
-/// Of `Config`: what the image decides, unless the user did. Of an image that is not known any more there is what the user chose.
+/// The fields of `Config` that the image decides, unless the user did. If the image is not known any more, only the user's choices
+/// are there.
 fn of_image_and_process(options: &RunOptions, image: Option<&ImageConfig>) -> Value {
     let mut config = json!({});
     let mut put = |key: &str, value: Option<Value>| {
@@ -127,7 +128,7 @@ fn variables(options: &RunOptions, image: Option<&ImageConfig>) -> Option<Value>
     (image.is_some() || !all.is_empty()).then(|| json!(all))
 }
 
-/// Of `HostConfig`: what the container may do and use of the host.
+/// The fields of `HostConfig`: the container's permissions and limits on the host.
 fn of_host(args: &RunArgs, options: &RunOptions) -> Value {
     let confinement = &options.confinement;
     let binds: Vec<String> = args
@@ -190,7 +191,7 @@ fn port_bindings(options: &RunOptions) -> BTreeMap<String, Vec<Value>> {
     let mut ports: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for port in &options.network.ports {
         let of = ports.entry(format!("{}/{}", port.container, port.protocol));
-        // Docker has what was asked for: nothing stands for all addresses, and for any port.
+        // Docker shows the request: an empty value stands for all addresses, and for any port.
         let address = (!port.address.is_unspecified()).then(|| port.address.to_string());
         let host = match &port.host {
             HostPorts::Any => String::new(),

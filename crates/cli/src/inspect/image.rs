@@ -1,4 +1,4 @@
-//! `xebec inspect` of images, and of what is recorded of one.
+//! `xebec inspect` of images, and of the recordings of one.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::footnotes::Footnotes;
 use crate::record::trust;
 use crate::{caller, runtime, text};
 
-/// What this host knows about an image, and what its registry says.
+/// The facts about an image that this host has, and those that its registry tells.
 pub(super) fn find(images: &Images, image: &ImageArgs) -> Result<ImageInfo, Failure> {
     with_progress(image, async |request, report| {
         inspect_image(images, request, report).await

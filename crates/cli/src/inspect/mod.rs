@@ -16,14 +16,14 @@ use crate::containers::Known;
 use crate::failures::Failures;
 use crate::template::print_found;
 
-/// What one of the names is of.
+/// The thing that has one of the names.
 enum Found {
     /// A container, as it is printed.
     Container(Value),
     Image(Box<ImageInfo>),
 }
 
-/// `xebec inspect NAME…`. What is not found is named, and everything else is printed.
+/// `xebec inspect NAME…`. It names each thing that it does not find, and prints everything else.
 pub(crate) fn inspect(paths: &Paths, args: &InspectArgs) -> Result<(), Failure> {
     if args.runtime_image {
         return image::runtime_images(&Recordings::open(paths)?, args);
@@ -69,7 +69,7 @@ impl Found {
     }
 }
 
-/// Where names are looked up.
+/// The places in which names are looked up.
 struct Names<'a> {
     paths: &'a Paths,
     args: &'a InspectArgs,

@@ -1,4 +1,4 @@
-//! The text of the line: what is under way, how far it is, and what stands in the way.
+//! The text of the line: the action, how far it is, and the obstacle.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use xebec_protocol::wire::{Reply, Unit, Waiting};
 
 use crate::text;
 
-/// What is over by then is not shown.
+/// A command that ends within this time shows no line.
 const SOON: Duration = Duration::from_secs(1);
 /// The rate is that of so much time.
 const RATE_TIME: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ struct Activity {
     total: Option<u64>,
     unit: Unit,
     begun: Instant,
-    /// How far it was, and when.
+    /// Earlier moments, and how far it was then.
     samples: VecDeque<(Instant, u64)>,
 }
 
@@ -51,7 +51,7 @@ impl Line {
         }
     }
 
-    /// Notes what was heard.
+    /// Notes the news of a reply.
     pub(super) fn note(&mut self, reply: &Reply, now: Instant) {
         let Reply::Progress {
             what,
@@ -103,7 +103,7 @@ impl Line {
             (None, Some(activity)) => activity.text(now),
             (None, None) => format!("{} … {} s", self.what, now.duration_since(self.begun).as_secs()),
         };
-        // What comes from a registry does not act on the terminal.
+        // Control characters that a registry sends must not act on the terminal.
         let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
         let clean: Vec<char> = clean.collect();
         if clean.len() <= columns {
@@ -128,7 +128,7 @@ impl Outage {
             Some(tries) => format!("{tried} of {tries} tries failed"),
             None => format!("{tried} tries failed"),
         };
-        // What to do, and why, come before what may be cut off.
+        // The remedy and the reason come first, since the end of the line may be cut off.
         let left = |ms: &u64| Duration::from_millis(*ms).saturating_sub(passed);
         let next = next_ms.as_ref().map(left).filter(|left| !left.is_zero());
         let next = next.map_or_else(String::new, |left| {

@@ -79,7 +79,7 @@ fn print(images: &[KeptImage]) {
     notes.lines().iter().for_each(|line| outln!("{line}"));
 }
 
-/// What a recording rests on, in a word.
+/// A recording's root of trust, in a word.
 pub(crate) fn trust(service: &RecordedService, notes: &mut Footnotes) -> String {
     // An image that has no name here any more has none.
     let word = service.trust.as_deref().unwrap_or("-");

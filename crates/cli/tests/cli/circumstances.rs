@@ -75,7 +75,8 @@ fn checked(command: &str, output: &Output) -> (i32, String) {
     (documented.unwrap_or_default(), said)
 }
 
-/// Runs each command in a mount namespace of its own, after a shell's commands; what it ended with. Nothing if this user cannot.
+/// Runs each command in a mount namespace of its own, after a shell's commands. Gives its exit code and errors; nothing if this
+/// user cannot.
 fn each(program: &Program, before: &str) -> Vec<(&'static str, (i32, String))> {
     let (root, run) = (program.root(), program.run());
     let mut seen = Vec::new();
@@ -96,7 +97,7 @@ fn each(program: &Program, before: &str) -> Vec<(&'static str, (i32, String))> {
     seen
 }
 
-/// What fails for the host's sake names one of the program's directories, or a file in it.
+/// A failure of the host names one of the program's directories, or a file in it.
 fn expect_a_place(program: &Program, command: &str, code: i32, said: &str) {
     // The doctor's report is on standard output, and `exec` has this code for each of its failures.
     if code != 125 || ["doctor", "exec none true"].contains(&command) {
@@ -147,7 +148,7 @@ fn a_disk_that_is_full_is_named() {
     }
 }
 
-/// As another user, to whom the directories are closed.
+/// Another user, to whom the directories are closed.
 #[test]
 fn a_user_who_is_not_root_is_told_so() {
     let program = Program::new();

@@ -216,7 +216,7 @@ fn inspect_shows_by_dockers_names_what_a_container_was_made_with() {
     assert_eq!(one["Config"]["Env"], json!(["PORT=90"]), "{one:#}");
     assert_eq!(one["Config"].get("Entrypoint"), None);
     assert_eq!(one["HostConfig"]["Binds"][0], "/gone/site:/site:ro");
-    // What it cannot be started without is missed when it goes.
+    // `network rm` names each container that cannot be started without the network.
     let networks = program.root().join("networks");
     fs::create_dir_all(&networks).unwrap();
     let words = ["run", "-d", "--network", "shop", "registry.lan/app:1"];
@@ -230,7 +230,7 @@ fn inspect_shows_by_dockers_names_what_a_container_was_made_with() {
         "{said}"
     );
     assert!(!said.contains("made,"), "{said}");
-    // Of one that an earlier version made there is what is known.
+    // A container of an earlier version shows the facts that are known.
     let shown = json_of(&program.output(&["inspect", "db"]));
     assert_eq!(shown[0]["Mounts"], json!([]));
     assert_eq!(shown[0]["Config"]["Image"], "registry.lan/app:1");

@@ -1,4 +1,4 @@
-//! What `xebec doctor` says of a host where something is wrong.
+//! Findings of `xebec doctor` on a host where something is wrong.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -45,7 +45,7 @@ impl Host {
         path
     }
 
-    /// The exit code, and what was found of a thing.
+    /// The exit code, and the finding of that name.
     fn doctor(&self, name: &str) -> (i32, Value) {
         found(&self.program.output(&["doctor", "--json"]), name)
     }
@@ -187,7 +187,7 @@ fn certificates_that_others_can_change_are_named() {
     }
 }
 
-/// What a user prepares before the first command, in a directory that others may read.
+/// A user prepares these files before the first command, in a directory that others may read.
 #[test]
 fn keys_beside_trust_toml_are_no_reason_to_refuse_the_directory() {
     let host = Host::new();

@@ -1,4 +1,4 @@
-//! What `xebec explain` says when no daemon runs.
+//! Answers of `xebec explain` when no daemon runs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::program::Program;
 
-/// What a daemon wrote down that was killed meanwhile is told without one.
+/// The command tells, without a daemon, what a daemon wrote down before it was killed.
 #[test]
 fn waits_and_starts_are_explained_without_a_daemon() {
     let program = Program::new();

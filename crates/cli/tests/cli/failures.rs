@@ -1,4 +1,4 @@
-//! What commands fail with, for programs.
+//! Failures of commands, in the form for programs.
 
 use serde_json::Value;
 
@@ -152,14 +152,14 @@ fn a_command_that_starts_no_daemon_names_those_that_do() {
             "xebec: no daemon is running; the next `xebec run`, `mount` or `pull` starts it\n"
         );
     }
-    // What it is asked for is so already.
+    // A daemon that does not run is stopped already.
     assert!(program.output(&["daemon", "stop"]).status.success());
     for file in ["xebec.sock", "keeper.pid"] {
         assert!(!program.run().join(file).exists(), "{file}");
     }
 }
 
-/// What is not there is named with what to do, before anything long begins.
+/// A missing path is named, with the remedy, before anything long begins.
 #[test]
 fn a_path_that_is_not_there_is_named_with_what_to_do() {
     let program = Program::new();

@@ -1,4 +1,4 @@
-//! Runs the program and looks at what it prints. No test here needs a daemon.
+//! Runs the program and looks at its output. No test here needs a daemon.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 

@@ -161,7 +161,7 @@ fn names_of_nothing_are_none() {
     assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
 }
 
-/// What bash would offer where the line ends.
+/// The words that bash would offer at the end of the line.
 fn offered(program: &Program, line: &str) -> Vec<String> {
     let script = r#"
         source <(xebec completion bash)
@@ -241,7 +241,7 @@ fn fish_completes_names() {
     }
 }
 
-/// zsh completes on a terminal only: it gets one, the line, a tab, and a key that writes down what the line is then.
+/// zsh completes on a terminal only: it gets one, the line, a tab, and a key that writes down the line as it is then.
 #[test]
 fn zsh_completes_names() {
     if !is_here("zsh") {
@@ -300,7 +300,7 @@ fn bash_completes_names() {
         ("xebec --root other stop ", &["theirs"]),
         ("xebec stop --root other --run=x ", &["theirs"]),
         ("xebec --root=other run -v th", &["theirdata"]),
-        // What bash replaces begins after the last colon.
+        // Bash replaces only the text after the last colon.
         ("xebec rmi nginx:", &["1.27"]),
         ("xebec mount registry.lan:5000/app:", &["1", "2"]),
         ("xebec rmi registry.lan:5", &["5000/app:1", "5000/app:2"]),
@@ -323,7 +323,7 @@ fn bash_completes_names() {
     assert!(offered(&program, "xebec rm").contains(&"rmi".to_owned()));
     // A directory of the host may stand where a volume may.
     assert!(offered(&program, "xebec run -v /et").contains(&"/etc".to_owned()));
-    // What help hides.
+    // Options and commands that help hides.
     assert!(offered(&program, "xebec run --priv").is_empty());
     assert!(!offered(&program, "xebec com").contains(&"complete".to_owned()));
     assert!(!offered(&program, "xebec daemon ").contains(&"worker".to_owned()));

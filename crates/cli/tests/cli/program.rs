@@ -59,13 +59,13 @@ impl Program {
         self.directory.path().join(name)
     }
 
-    /// What it prints with these arguments.
+    /// The output of the program with these arguments.
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
 }
 
-/// What a process wrote, as text.
+/// The output of a process, as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

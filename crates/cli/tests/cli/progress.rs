@@ -62,7 +62,7 @@ fn what_says_nothing_counts_on_and_what_is_quick_is_not_shown() {
     assert!(shown.ends_with(ERASE), "{shown:?}");
 }
 
-/// Without a terminal what a registry is waited for is said on request.
+/// Without a terminal, the reason to wait for a registry is printed on request.
 #[test]
 fn what_is_tried_again_is_said_in_a_pipe_to_who_asks_for_it() {
     let (program, registry) = (Program::new(), registry(Access::Open));

@@ -1,4 +1,4 @@
-//! A registry with an image in it, and what the program says when the registry does not give what it is asked for.
+//! A registry with an image in it, and the program's errors when the registry does not give what it is asked for.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) fn registry(access: Access) -> FaultyRegistry {
     registry
 }
 
-/// One that gives tokens to who logs in.
+/// A registry that gives tokens to users who log in.
 pub(crate) fn private() -> FaultyRegistry {
     let (name, password) = LOGIN;
     registry(Access::Token {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// A terminal, and what was written to it.
+/// A terminal, and the output that was written to it.
 pub(crate) struct Terminal {
     master: File,
     slave: File,
@@ -60,7 +60,7 @@ impl Terminal {
         self.slave.try_clone().unwrap().into()
     }
 
-    /// What was written so far.
+    /// The output so far.
     pub(crate) fn shows(&self) -> String {
         String::from_utf8_lossy(&self.written.lock()).into_owned()
     }
@@ -83,7 +83,7 @@ impl Terminal {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Whether what is typed is shown.
+    /// Whether typed text is shown.
     pub(crate) fn echoes(&self) -> bool {
         let modes = tcgetattr(&self.slave).unwrap().local_modes;
         modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)

@@ -1,4 +1,4 @@
-//! What is shown of a command's use to who made a mistake.
+//! Help about a command's use, for a user who made a mistake.
 
 use crate::program::{Program, text};
 
@@ -18,7 +18,7 @@ fn commands_of(program: &Program, words: &[String]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The exit code after a wrong use: 125, as of docker, where any other may be that of what the command runs.
+/// The exit code after a wrong use: 125, as of docker, where any other may be that of the program that the command runs.
 fn code_of_wrong_use(words: &[&str]) -> i32 {
     match words {
         ["run"] | ["exec"] => 125,
@@ -97,7 +97,7 @@ fn nobody_is_advised_to_pass_an_option_as_a_name() {
 fn what_ends_with_the_code_of_another_program_ends_with_125_by_itself() {
     let program = Program::new();
     for (words, code, said) in [
-        // What clap refuses, and what this program refuses.
+        // Refusals by clap, and by this program.
         (&["run"][..], 125, "IMAGE"),
         (&["run", "--nosuch", "image"], 125, "--nosuch"),
         (&["run", "--privileged", "image"], 125, "--privileged"),
@@ -131,7 +131,7 @@ fn what_ends_with_the_code_of_another_program_ends_with_125_by_itself() {
 fn a_size_is_written_alike_wherever_one_is_taken() {
     let program = Program::new();
     for size in ["1m", "64MiB", "1.5g", "20GB", "2gi", "7000000"] {
-        // The size is read, and what follows is refused: no daemon is started.
+        // The size is read, and the option after it is refused: no daemon is started.
         let to = format!("--to={size}");
         let output = program.output(&["cache", "gc", &to, "--none"]);
         let said = text(&output.stderr);

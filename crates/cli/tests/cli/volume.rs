@@ -2,7 +2,7 @@
 
 use crate::program::{Program, text};
 
-/// What it prints; it must succeed.
+/// The output of the command, which must succeed.
 fn printed(program: &Program, arguments: &[&str]) -> String {
     let output = program.output(arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");

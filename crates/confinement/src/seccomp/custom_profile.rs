@@ -71,8 +71,8 @@ struct Condition {
     min_kernel: Option<String>,
 }
 
-/// Reads a profile for a container with these capabilities, on a kernel of this version. Returns the
-/// `linux.seccomp` object of the runtime's configuration, or what is wrong with the profile.
+/// Reads a profile for a container with these capabilities, on a kernel of this version. Returns the `linux.seccomp` object of the
+/// runtime's configuration, or the fault of the profile.
 pub(crate) fn read(text: &str, capabilities: Capabilities, kernel: (u32, u32)) -> Result<Value, String> {
     if text.len() > PROFILE_LIMIT {
         return Err(format!("it is larger than {PROFILE_LIMIT} bytes"));

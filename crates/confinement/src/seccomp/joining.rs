@@ -26,9 +26,8 @@ pub(crate) fn annotation(socketcall: bool) -> &'static str {
 
 /// The outer filter of a container, by the runtime's configuration of it. `None` if it has none.
 ///
-/// Configurations of versions without the annotation have the outer filter if their inner one allows what it
-/// does not name. A profile of the user may do that as well: then the command is confined more than its
-/// container.
+/// Configurations of versions without the annotation have the outer filter if their inner one allows calls that it does not name. A
+/// profile of the user may do that as well: then the command is confined more than its container.
 pub fn outer_filter_of(config: &Value) -> Option<Vec<Instruction>> {
     let noted = &config["annotations"][ANNOTATION];
     let has_one = !noted.is_null() || config["linux"]["seccomp"]["defaultAction"] == json!("SCMP_ACT_ALLOW");

@@ -9,18 +9,17 @@
 //! for the three kinds of calls of x86-64, after the container's root is mounted. Without that, runc takes 33
 //! ms in all. Here there are two filters:
 //!
-//! * **The outer filter** ([`Filters::outer`]) is the allow list, as a program that this crate assembles in
-//!   microseconds. It is installed on the runtime when that is started, and the processes of the runtime
-//!   inherit it. It also allows what the runtime needs to create a container.
-//! * **The inner filter** ([`Filters::profile`]) is passed to the runtime, which installs it on the
-//!   container's command last. It refuses what the outer filter allows for the runtime alone. It also repeats
-//!   the other refusals, since a runtime that an administrator runs (`runc exec`) has no outer filter. It
-//!   allows the rest, so it is short and costs little.
+//! * **The outer filter** ([`Filters::outer`]) is the allow list, as a program that this crate assembles in microseconds. It is
+//!   installed on the runtime when that is started, and the processes of the runtime inherit it. It also allows the calls that the
+//!   runtime needs to create a container.
+//! * **The inner filter** ([`Filters::profile`]) is passed to the runtime, which installs it on the container's command last. It
+//!   refuses the calls that the outer filter allows for the runtime alone. It also repeats the other refusals, since a runtime that
+//!   an administrator runs (`runc exec`) has no outer filter. It allows the rest, so it is short and costs little.
 //!
-//! The kernel asks both, and the stricter answer counts. Every runtime silently ignores a name that the
-//! host's libseccomp does not know. The outer filter has no names. In the inner filter such a name opens
-//! nothing: what it alone refuses is as old as libseccomp, or is a newer call for mounts, for which the
-//! kernel itself demands the capability with which the list allows it.
+//! The kernel asks both, and the stricter answer counts. Every runtime silently ignores a name that the host's libseccomp does not
+//! know. The outer filter has no names. In the inner filter such a name opens nothing. The calls that it alone refuses are as old
+//! as libseccomp, or are newer calls for mounts. For those the kernel itself demands the capability with which the list allows
+//! them.
 //!
 //! Runtimes other than runc and crun may need more system calls (one that starts a virtual machine uses
 //! `AF_VSOCK`), and the numbers are known for x86-64 only. In those cases the runtime gets the allow list by

@@ -18,7 +18,7 @@ pub(super) struct Syscall {
     pub for_runtime: bool,
 }
 
-/// What the filter does with a system call.
+/// The action of the filter on a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     Allow,
@@ -140,8 +140,7 @@ mod tests {
         assert_eq!(answer("clone"), Some(Action::Clone));
         assert_eq!(answer("socketcall"), Some(Action::Socketcall));
         assert_eq!(answer("socket"), Some(Action::Socket));
-        // The kernel makes both sockets, and loads what it needs for that, before it says that a family has
-        // no pairs.
+        // The kernel makes both sockets, and loads the modules for that, before it says that a family has no pairs.
         assert_eq!(answer("socketpair"), Some(Action::Socket));
     }
 

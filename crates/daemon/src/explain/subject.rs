@@ -1,4 +1,4 @@
-//! What a name means to `xebec explain`, and which waits belong to it.
+//! The meaning of a name in `xebec explain`, and the waits that belong to it.
 //!
 //! A container's waits are those of processes in its control group. Its name may have been used before, so the control group's
 //! random part tells which container it was: the newest is meant, or the one that `NAME@RUN` names. An image's waits are those on
@@ -17,7 +17,7 @@ use xebec_views::views::ViewRecord;
 
 use crate::container_runs::LiveContainer;
 
-/// The manifests of containers' images, by name and by what tells containers of one name apart.
+/// The manifests of containers' images, by the container's name and the random part of its control group's name.
 pub(super) type Images<'a> = HashMap<(&'a str, Option<&'a str>), Digest>;
 
 /// The facts about waits, containers, views and images.
@@ -30,7 +30,7 @@ pub(super) struct Known<'a> {
 
 /// Which waits have to do with a name.
 pub(super) struct Subject {
-    /// What it was taken for.
+    /// The meaning that the name was taken in, for people.
     pub(super) text: String,
     /// Other containers of that name, newest first.
     pub(super) others: Vec<String>,
@@ -81,7 +81,7 @@ impl Known<'_> {
             .collect()
     }
 
-    /// What a name means.
+    /// The subject that a name means.
     ///
     /// # Errors
     /// When nothing of that name is known.
@@ -98,7 +98,7 @@ impl Known<'_> {
         })
     }
 
-    /// The containers of a name, by what tells them apart, with the time of the last fact about each.
+    /// The containers of a name, by the random part of their control groups' names, with the time of the last fact about each.
     fn runs(&self, name: &str) -> BTreeMap<Option<&str>, u64> {
         let containers = self.history.containers.iter();
         let containers = containers

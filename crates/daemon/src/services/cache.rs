@@ -15,7 +15,7 @@ use crate::quota::{Quota, QuotaParts};
 use crate::stopping::Stopping;
 use crate::view_cleanup::ViewCleanup;
 
-/// What keeps the cache right while layers come and go.
+/// The services that keep the cache right while layers come and go.
 pub(super) struct CacheServices {
     pub(super) shared: Arc<SharedContents>,
     pub(super) loadings: Arc<Loadings>,
@@ -30,7 +30,7 @@ pub(super) struct CacheServices {
 }
 
 impl CacheServices {
-    /// Over what is open. One function, since it lists the services in the order in which they depend on each other.
+    /// Over the parts that are open. One function, since it lists the services in the order in which they depend on each other.
     pub(super) fn new(opened: &Opened) -> Self {
         let Opened {
             images,
@@ -44,7 +44,7 @@ impl CacheServices {
         let (store, kept) = (images.store().clone(), recordings.kept().clone());
         let corrections = Corrections::new(store, kept, fills.clone(), views.clone());
         let durability = Durability::new(recordings.clone(), fills.clone(), views.clone(), shared.clone());
-        // A layer that is given up takes with it what it found to be wrong, which is told first.
+        // A layer that is given up takes the notes of its wrong pages with it, so the cleanup reports those first.
         let cleanup = Arc::new(ViewCleanup {
             fills: fills.clone(),
             views: views.clone(),
@@ -67,7 +67,7 @@ impl CacheServices {
             building: building.clone(),
             limit: opened.cache_limit(),
         });
-        // An ending daemon syncs what it serves and gives it up, so these services are made before.
+        // An ending daemon syncs the layers that it serves and gives them up, so these services are made before.
         let stopping = Arc::<Stopping>::default();
         let ending = Ending::new(EndingParts {
             images: opened.images.clone(),

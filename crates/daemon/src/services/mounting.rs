@@ -17,7 +17,7 @@ use crate::starts::Starts;
 use crate::view_lease::ViewLeases;
 use crate::view_read_ahead::ViewReadAhead;
 
-/// What mounts images, and watches the starts of their services.
+/// The services that mount images, and watch the starts of programs on them.
 pub(super) struct MountServices {
     pub(super) read_ahead: Arc<ViewReadAhead>,
     pub(super) load_ahead: Arc<LoadAhead>,
@@ -28,7 +28,7 @@ pub(super) struct MountServices {
 }
 
 impl MountServices {
-    /// Over what is open.
+    /// Over the parts that are open.
     pub(super) fn new(
         opened: &Opened,
         cache: &CacheServices,

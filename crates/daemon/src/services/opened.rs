@@ -10,7 +10,7 @@ use xebec_recordings::recordings::Recordings;
 use xebec_views::unguarded_views::Suspects;
 use xebec_views::views::Views;
 
-/// What is open before there are services: what is kept on disk, the layers that are served, and what the keeper handed down.
+/// The things that are open before there are services: the state on disk, the served layers, and the keeper's descriptors.
 pub(crate) struct Opened {
     pub(crate) images: Images,
     pub(crate) recordings: Recordings,

@@ -14,7 +14,7 @@ use crate::preparation::Preparation;
 use crate::proofs::Proofs;
 use crate::pulls::Pulls;
 
-/// What brings images to this host, without a view.
+/// The services that bring images to this host, without a view.
 pub(super) struct PullServices {
     pub(super) bandwidths: Arc<Bandwidths>,
     pub(super) recording_admission: Arc<RecordingAdmission>,
@@ -26,7 +26,7 @@ pub(super) struct PullServices {
 }
 
 impl PullServices {
-    /// Over what is open.
+    /// Over the parts that are open.
     pub(super) fn new(opened: &Opened, cache: &CacheServices, background: &Background) -> Self {
         let Opened { images, fills, .. } = opened;
         let (bandwidths, recording_admission) = <(Arc<Bandwidths>, Arc<RecordingAdmission>)>::default();
@@ -44,7 +44,7 @@ impl PullServices {
             corrections: cache.corrections.clone(),
             durability: cache.durability.clone(),
         });
-        // What a recording got wrong must not be taken for the index's fault, so a proof begins with a comparison.
+        // Wrong pages of a recording must not be taken for a fault of the index, so a proof begins with a comparison.
         let proofs = Arc::new(Proofs {
             images: images.clone(),
             fills: fills.clone(),

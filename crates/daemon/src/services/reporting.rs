@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::snapshot_service::Snapshots;
 use crate::status::StatusReports;
 
-/// What tells of the worker, and changes nothing.
+/// The services that tell of the worker, and change nothing.
 pub(super) struct ReportServices {
     /// Containerd is served last; until then there is nothing to tell of it.
     pub(super) snapshots: Arc<Snapshots>,
@@ -21,7 +21,7 @@ pub(super) struct ReportServices {
 }
 
 impl ReportServices {
-    /// Over what is open.
+    /// Over the parts that are open.
     pub(super) fn new(opened: &Opened, mounts: &MountServices) -> Self {
         let Opened {
             images, fills, views, ..

@@ -28,15 +28,15 @@ pub(super) enum Asker {
 
 /// A reference, the manifest's digest if that was named, and the client that asked.
 type Key = (String, Option<String>, Asker);
-/// What that led to, and when it was known.
+/// The answer, and the time when it was found.
 type Found = Arc<OnceCell<(Instant, Result<Arc<Admission>, NotLazy>)>>;
 
-/// What was found.
+/// The facts that were found about images, for a time.
 #[derive(Default)]
 pub(super) struct AdmissionCache(Mutex<HashMap<Key, Found>>);
 
 impl AdmissionCache {
-    /// The facts about an image, or what `find` finds, once for all requests that ask meanwhile.
+    /// The facts about an image, those that are known or else those that `find` finds, once for all requests that ask meanwhile.
     pub(super) async fn get(
         &self,
         asker: Asker,
@@ -79,8 +79,8 @@ impl AdmissionCache {
         Some(manifests)
     }
 
-    /// What is not known to be of one of these manifests is to be found out anew: something of others went, perhaps while somebody
-    /// found out that it was there.
+    /// Forgets all but the facts about images of these manifests: something of others went, perhaps while a request found out that it
+    /// was there. Errors stay.
     pub(super) fn forget_others(&self, manifests: &HashSet<Digest>) {
         self.0.lock().retain(|_, found| match found.get() {
             Some((_, Ok(admission))) => manifests.contains(&admission.manifest),
@@ -169,7 +169,7 @@ mod tests {
         all.join_all().await;
         assert_eq!(registry.asked.load(Ordering::Relaxed), 1);
         assert!(begun.elapsed() < PATIENCE + FRESH_FAILURE);
-        // What a login that is tried leads to is of nobody else's concern.
+        // The answer for a login that is being tried does not serve other clients.
         registry.ask(Asker::Pull).await;
         assert_eq!(registry.asked.load(Ordering::Relaxed), 2);
         tokio::time::sleep(FRESH_FAILURE).await;
@@ -199,7 +199,7 @@ mod tests {
         // It may lead to another image than was said, of which something went meanwhile.
         admissions.forget_others(&manifests.unwrap());
         assert_eq!(admissions.0.lock().len(), 1);
-        // Which image this one leads to is what is being found out.
+        // This request is just finding out which image the name leads to.
         let unknown = admissions.get(Asker::Other, "unknown", None, std::future::pending());
         tokio::pin!(unknown);
         assert!(is_pending(&mut unknown).await);

@@ -19,7 +19,7 @@ use crate::preparation::Preparation;
 use crate::pulls::Pulls;
 use crate::view_cleanup::ViewCleanup;
 
-/// What containerd's lazy layers are served by.
+/// The services for containerd's lazy layers.
 pub(crate) struct LayerServices {
     pub(crate) images: Images,
     pub(crate) recordings: Recordings,
@@ -35,7 +35,7 @@ pub(crate) struct LayerServices {
     pub(crate) background: Background,
     /// The credentials by which registries are asked.
     pub(crate) docker_config: Option<PathBuf>,
-    /// What becomes of layers that nothing vouches for.
+    /// The rule for layers that nothing vouches for.
     pub(crate) unproven: Unproven,
 }
 

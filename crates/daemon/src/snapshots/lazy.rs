@@ -1,9 +1,8 @@
 //! Lazy layers for containerd: which layers can be, and views of them.
 //!
-//! A pull offers an image's layers one by one. The facts about them are found out once, for the first, and kept for the
-//! others. A view is that of the image's layers up to the one that a container is made on, held for the container's
-//! snapshot; it is mounted as for `xebec run`, with the runtime image of the image's own service when it is the whole
-//! image.
+//! A pull offers an image's layers one by one. The facts about them are found out once, for the first, and kept for the others. A
+//! view shows the image's layers up to the one that a container is made on, and is held for the container's snapshot. It is mounted
+//! as for `xebec run`; a view of the whole image comes with the runtime image of the image's own service.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -48,7 +47,7 @@ pub(super) struct Layers {
     pub(super) admissions: AdmissionCache,
     /// Images that were not shown their own layers, but the same chain of another tag's.
     fallen_back: Mutex<HashMap<Asked, Instant>>,
-    /// What pulls bring, if those come by here.
+    /// The logins that pulls bring, if pulls come by here.
     logins: Option<Arc<KeptLogins>>,
     /// Held while an image is read whole for a container that is asked for.
     pub(super) proving: Arc<tokio::sync::Mutex<()>>,
@@ -96,7 +95,7 @@ impl Layers {
             false => Asker::Other,
         };
         let find = async {
-            // On the heap: what a registry is asked takes much room, and the stack of a thread is short.
+            // On the heap: the questions to a registry take much room, and the stack of a thread is short.
             let found = Box::pin(self.find_now(asker, reference, manifest));
             let found = tokio::time::timeout(PATIENCE, found).await;
             let late = |_| {
@@ -156,9 +155,9 @@ impl Layers {
         Err(Failure::new(FailureKind::Host, message))
     }
 
-    /// Refuses what is not trusted any more. Nobody is asked: what vouched for it is written down here. Gives where the
-    /// view is that is held, if one is: a mount of another view holds that table for a while, so not a thread that others'
-    /// pages come by is to wait for it.
+    /// Refuses layers that are not trusted any more. Nobody is asked: the evidence for them is written down here. Gives where the
+    /// view is that is held, if one is: a mount of another view holds that table for a while, so not a thread that others' pages
+    /// come by is to wait for it.
     async fn check(&self, layer: &LazyLayer, holder: Holder) -> Result<Option<PathBuf>, Failure> {
         let manifest = layer.manifest.parse::<Digest>();
         let manifest = manifest.map_err(|error| Failure::new(FailureKind::Usage, error))?;
@@ -317,7 +316,7 @@ fn inodes(folder: &Path) -> u64 {
     std::fs::read_dir(folder).map_or(0, |files| 1 + files.count() as u64)
 }
 
-/// Compares what a client says of a layer with what its image says.
+/// Compares a client's facts about a layer with those of its image.
 fn judge(offer: &LayerOffer, admission: &Admission) -> Verdict {
     let not_lazy = |reason, detail: String, base| {
         let not_lazy = NotLazy { reason, detail, base };
@@ -368,7 +367,7 @@ fn judge(offer: &LayerOffer, admission: &Admission) -> Verdict {
     }
 }
 
-/// containerd says what runs once it has a root for it.
+/// containerd names the command once it has a root for it.
 fn said_later() -> ServiceCommand {
     ServiceCommand {
         is_said_later: true,
@@ -376,7 +375,7 @@ fn said_later() -> ServiceCommand {
     }
 }
 
-/// containerd has no place for what is said on the way.
+/// containerd takes no messages before the answer, so notices go to the log.
 pub(super) fn quietly() -> Report {
     Arc::new(|reply| {
         if let Reply::Notice { text } = reply {
@@ -484,7 +483,7 @@ mod tests {
             Some(Reason::NotTrusted)
         );
         assert_eq!(reason(&offer("a", 1, ""), &image(&["a", "m"])), None);
-        // What is below may be lazy all the same.
+        // The layers below it may be lazy all the same.
         let on = |depth| offer("m", depth, ["", "a", "r"][depth as usize - 1]);
         let base = |layers: &[&str], depth| match judge(&on(depth), &image(layers)) {
             Verdict::NotLazy(not_lazy) => not_lazy.base.is_some(),

@@ -23,7 +23,7 @@ use xebec_snapshotter::{ErrorKind, SnapshotError};
 use super::admission_cache::Asker;
 use super::lazy::{Layers, quietly};
 
-/// What a container's image is.
+/// The image of a container.
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
     reference: Reference,
@@ -36,7 +36,7 @@ impl Named {
     /// Why that name cannot be read. containerd takes more than registries do, digests by other algorithms among it.
     fn of(image: &ContainerImage, layer: &LazyLayer) -> Result<Self, String> {
         let reference = match image.name.parse::<Digest>() {
-            // Of the image's configuration, which says what its layers are.
+            // It is the digest of the image's configuration, which names its layers.
             Ok(_) => as_by_digest(layer)
                 .ok_or_else(|| format!("{} at {} names no image", layer.reference, layer.manifest))?,
             Err(_) => {
@@ -170,7 +170,7 @@ impl Layers {
             self.fell_back(asked);
             return Ok(layer.clone());
         }
-        // The user may do what the error advises before the next call, so that call must look again.
+        // The user may follow the error's advice before the next call, so that call must look again.
         self.forget(&wanted.name, manifest.as_deref());
         if self.services.unproven == Unproven::Prove
             && let Some(proven) = self.prove_wanted(wanted, &refused).await?
@@ -196,7 +196,7 @@ impl Layers {
         proven.ok_or_else(|| unlike(name, layer, reason, ErrorKind::FailedPrecondition))
     }
 
-    /// The layers as those of the wanted image, by what is known on this host.
+    /// The layers as those of the wanted image, by the facts that this host has.
     async fn find_known(&self, wanted: &Wanted<'_>) -> Option<LazyLayer> {
         let (chain, layer) = (wanted.chain, wanted.layer);
         if let Some(manifest) = wanted.named.manifest
@@ -209,7 +209,7 @@ impl Layers {
         self.proven(chain, layer).await
     }
 
-    /// The layers as those of the wanted image, by what its registry says; else why not.
+    /// The layers as those of the wanted image, by the answers of its registry; else why not.
     async fn ask(&self, wanted: &Wanted<'_>, manifest: Option<&str>) -> Result<LazyLayer, Refused> {
         match self.find(Asker::Other, &wanted.name, manifest).await {
             Ok(admission) => match refusal(&admission, wanted.chain, wanted.layer.depth) {
@@ -252,14 +252,14 @@ impl Layers {
         Ok(self.proven(wanted.chain, layer).await)
     }
 
-    /// See [`xebec_snapshotter::LazyImages::holds_for_all`]. What an image binds or signs says nothing of another image's
+    /// See [`xebec_snapshotter::LazyImages::holds_for_all`]. A binding or a signature of one image says nothing of another image's
     /// layers, so only a proof will do.
     pub(super) async fn holds(&self, chain: &str, layer: &LazyLayer) -> bool {
         self.proven(chain, layer).await.is_some()
     }
 
-    /// The layers up to and with `layer`, as those of their image's digest, if this host has proven that they are what the
-    /// chain ID says. Then they are that of every image that has the chain.
+    /// The layers up to and with `layer`, as those of their image's digest, if this host has proven that they have the chain ID.
+    /// Then they are that of every image that has the chain.
     async fn proven(&self, chain: &str, layer: &LazyLayer) -> Option<LazyLayer> {
         let name = as_by_digest(layer)?.to_string();
         let manifest = layer.manifest.parse().ok()?;
@@ -271,7 +271,7 @@ impl Layers {
     }
 
     /// Whether the image for which a layer was admitted has this ID, and containerd's image is that one. An ID names a
-    /// configuration, which says what the layers hold, but not which blobs they are: another manifest may list others.
+    /// configuration. That fixes the contents of the layers, but not their blobs: another manifest may list others.
     async fn has_id(&self, id: Digest, image: &ContainerImage, layer: &LazyLayer) -> bool {
         let Ok(shown) = layer.manifest.parse::<Digest>() else {
             return false;
@@ -294,7 +294,7 @@ impl Layers {
         judged.is_some_and(|(judged, _)| judged.to_string() == chain)
     }
 
-    /// The chain ID of a manifest's lowest layers, if this host knows them and what vouches for them suffices for that name; and
+    /// The chain ID of a manifest's lowest layers, if this host knows them and their root of trust suffices for that name; and
     /// whether it has proven them.
     async fn judge(&self, name: &str, manifest: Digest, depth: u32) -> Option<(Digest, bool)> {
         let request = self.services.request(name, None);
@@ -307,7 +307,7 @@ impl Layers {
         judged.await.ok()?.ok()?
     }
 
-    /// Reads what is not vouched for whole, so that this host knows what it holds. A client that gives up waiting changes
+    /// Reads layers whole that nothing vouches for, so that this host knows their contents. A client that gives up waiting changes
     /// nothing of that; the next one waits for it.
     async fn prove(&self, name: &str, manifest: Digest, layers: u32) -> Result<(), Failure> {
         let part = ImagePart { manifest, layers };
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(lead("no JSON"), None);
         assert_eq!(manifest_of(digest("shown"), None, &here), Some(digest("shown")));
         assert_eq!(manifest_of(digest("index"), None, &here), None);
-        // What is not what its digest says says nothing.
+        // A document that does not have its digest counts for nothing.
         assert_eq!(manifest_of(digest("index"), Some(others.as_bytes()), &here), None);
     }
 }

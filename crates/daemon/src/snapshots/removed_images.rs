@@ -37,7 +37,7 @@ pub(crate) struct RemovedImages {
 }
 
 impl RemovedImages {
-    /// Lets go what no snapshot shows any more. Says whether all of it went.
+    /// Lets go the layers that no snapshot shows any more. Says whether all of it went.
     pub(super) fn let_go(&self, shown: &Shown, found: Option<&HashSet<Digest>>) -> bool {
         let _one = self.quota.collect_alone();
         let views = self.views.held();
@@ -54,7 +54,7 @@ impl RemovedImages {
         is_done
     }
 
-    /// First the layers: while one of them stays, its record says for whom.
+    /// The layers go first: while one of them stays, its record tells for which clients.
     fn let_image_go(&self, image: &Leaving, plan: &Plan) -> bool {
         let manifest = image.record.manifest_digest;
         if image.is_whole {

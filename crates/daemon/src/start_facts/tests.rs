@@ -1,4 +1,4 @@
-//! The report of a start, and what is learned from it, out of made-up facts.
+//! The report of a start, and the profile that is learned from it, out of made-up facts.
 
 #![allow(
     clippy::single_range_in_vec_init,

@@ -24,7 +24,7 @@ fn starts() -> Vec<StartReport> {
     ]
 }
 
-/// What there is of the container "web", made at that time.
+/// The directories with the record of the container "web", made at that time, if any.
 fn dirs(made: Option<u64>) -> (tempfile::TempDir, Directories) {
     let top = tempfile::tempdir().unwrap();
     let dirs = Directories {

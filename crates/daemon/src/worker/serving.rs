@@ -1,4 +1,4 @@
-//! What a worker waits for while it serves: connections, the keeper's orders, and the time when nobody needs it any more.
+//! The events that a worker waits for while it serves: connections, the keeper's orders, and the time when nobody needs it any more.
 
 use std::os::unix::net::UnixListener as StdListener;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Blobs into containerd's content store, with the labels by which its garbage collection finds what refers to what.
+//! Blobs into containerd's content store, with the labels by which its garbage collection finds their references.
 //!
 //! Labels: `docs/garbage-collection.md` in containerd, and `core/images/mediatypes.go` (`ChildGCLabels`) for their numbers.
 //! Of an image index only the manifest of this platform is there, and only that is referred to.

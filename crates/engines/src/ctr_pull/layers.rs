@@ -17,12 +17,12 @@ use super::pull::{Pull, PulledLayer, refused};
 
 /// Longest label, name and value together, in bytes, that containerd takes.
 const LONGEST_LABEL: usize = 4096;
-/// Says of a layer's blob what the digest of its plain tar is.
+/// The label on a layer's blob with the digest of its plain tar.
 const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 /// How often a snapshot is tried that somebody else makes or takes away at the same time, as containerd's client does.
 const TRIES: u32 = 3;
 
-/// What containerd made of a layer's snapshot.
+/// The state of a layer's snapshot after containerd was asked to prepare it.
 enum Prepared {
     /// There is one.
     There { is_lazy: bool },
@@ -148,7 +148,7 @@ impl Pull<'_> {
         committed.map_err(|error| refused(&error))
     }
 
-    /// What a snapshotter is told about a layer.
+    /// The labels that tell a snapshotter about a layer.
     fn labels(&self, number: usize, diff_id: Digest, chain: Digest) -> HashMap<String, String> {
         let image = &self.image;
         let upper = image.manifest.layers.get(number..).unwrap_or_default();

@@ -1,13 +1,13 @@
 //! An image into containerd, for clients that do not say which image they pull.
 //!
-//! A snapshotter can only leave a layer where it is if it is told which image and which layer that is. `ctr` of containerd
-//! 1.7 tells it nothing, nor do others. So this does what containerd's own client does, at containerd's own services, with
-//! the labels that are missing there: a lease; the image's documents as blobs, with labels that say what refers to what; a
-//! snapshot for each layer, which is lazy at once or else is fetched, and unpacked by containerd; the image's name. Clients
-//! can then start the image by that name, as if containerd had pulled it.
+//! A snapshotter can only leave a layer where it is if it is told which image and which layer that is. `ctr` of containerd 1.7
+//! tells it nothing, nor do others. So this works as containerd's own client does, at containerd's own services, and adds the
+//! missing labels. It makes a lease; the image's documents as blobs, with labels for their references; a snapshot for each layer;
+//! and the image's name. A snapshot is lazy at once, or else the layer is fetched, and containerd unpacks it. Clients can then
+//! start the image by that name, as if containerd had pulled it.
 //!
-//! A pull that fails or is interrupted leaves nothing: only its lease holds what it made. A pull that is killed, or cannot delete
-//! its lease since containerd does not answer, leaves a lease that expires in a day.
+//! A pull that fails or is interrupted leaves nothing: only its lease holds the things that it made. A pull that is killed, or
+//! cannot delete its lease since containerd does not answer, leaves a lease that expires in a day.
 
 mod blobs;
 mod layers;
@@ -40,15 +40,15 @@ use pull::{Pull, refused};
 /// How long a lease counts that nobody deletes, as containerd's own client has it.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long containerd may take to take back what it has of a pull that failed, and to delete a lease.
+/// How long containerd may take to remove the leftovers of a pull that failed, and to delete a lease.
 const LAST_CALLS: Duration = Duration::from_secs(10);
 
-/// What came of it.
+/// The result of a pull.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pulled {
     /// The image's name in containerd.
     pub name: String,
-    /// What the name stands for: the manifest, or the image index that has it.
+    /// The digest that the name stands for: that of the manifest, or of the image index that has it.
     pub target: Digest,
     /// The manifest.
     pub manifest: Digest,
@@ -96,7 +96,7 @@ pub async fn pull(
     })
 }
 
-/// Pulls. `begun` is what is to be ended afterwards, or when nobody waits for it any more.
+/// Pulls. `begun` gets the pull, which is to be ended afterwards, or when nobody waits for it any more.
 async fn begin<'a>(
     clients: &Clients,
     (reference, platform): (&Reference, &Platform),
@@ -143,7 +143,7 @@ fn wrong(error: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Usage, error)
 }
 
-/// What keeps containerd from asking our snapshotter, and what to do about it.
+/// The failure when containerd does not ask our snapshotter: the reason, and the remedy.
 fn unknown_snapshotter(error: &ContainerdError, target: &Target) -> Failure {
     let text = error.to_string();
     let advice = if text.contains("snapshotter not loaded") {
@@ -160,7 +160,7 @@ fn unknown_snapshotter(error: &ContainerdError, target: &Target) -> Failure {
 }
 
 impl Pull<'_> {
-    /// Deletes the lease, and what it alone holds of a pull that has failed: that is gone when this returns.
+    /// Deletes the lease. If the pull has failed, the things that the lease alone holds are gone when this returns.
     async fn end(&self, has_failed: bool) -> Result<(), Failure> {
         let ended = async {
             if has_failed {
@@ -206,7 +206,7 @@ impl Pull<'_> {
         Ok(pulled)
     }
 
-    /// What the image's name stands for.
+    /// The descriptor that the image's name stands for.
     fn named(&self) -> Descriptor {
         let image = &self.image;
         match image.indexes.first() {

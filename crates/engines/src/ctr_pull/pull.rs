@@ -1,4 +1,4 @@
-//! One pull, and what it comes to for a layer.
+//! One pull, and its result for a layer.
 
 use std::path::PathBuf;
 
@@ -9,16 +9,16 @@ use xebec_oci::{Client, ResolvedImage};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_snapshotter::containerd::{Containerd, ContainerdError};
 
-/// Where to, and how.
+/// The target of a pull, and its options.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// containerd's socket.
     pub socket: PathBuf,
     /// The namespace of containerd.
     pub namespace: String,
-    /// What containerd calls our snapshotter.
+    /// The name of our snapshotter in containerd.
     pub snapshotter: String,
-    /// Fetch the blobs of lazy layers, too, for what needs them.
+    /// Fetch the blobs of lazy layers, too, for commands that need them.
     pub blobs: bool,
     /// Fail rather than unpack.
     pub require_lazy: bool,
@@ -37,7 +37,7 @@ pub struct PulledLayer {
     pub is_lazy: bool,
     /// Why not, if it was unpacked now.
     pub unpacked_because: Option<String>,
-    /// What was fetched of the blob, in bytes.
+    /// The part of the blob that was fetched, in bytes.
     pub fetched: u64,
 }
 

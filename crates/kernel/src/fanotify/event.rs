@@ -1,9 +1,9 @@
 //! Events as `read(2)` on a group delivers them: a pure, bounds-checked walk over a byte buffer.
 //!
-//! A buffer holds event after event, each `struct fanotify_event_metadata` followed by information records, of
-//! which the range record (`FAN_EVENT_INFO_TYPE_RANGE`) says which bytes are wanted. The walk ends at the end
-//! of the buffer or at a zeroed length, so that a whole zeroed buffer with some events in front can be walked
-//! without knowing how many bytes were read: that is how a successor reads what its predecessor left behind.
+//! A buffer holds event after event, each `struct fanotify_event_metadata` followed by information records, of which the range
+//! record (`FAN_EVENT_INFO_TYPE_RANGE`) says which bytes are wanted. The walk ends at the end of the buffer or at a zeroed length.
+//! So a zeroed buffer with some events in front can be walked without the number of bytes that were read: that is how a successor
+//! reads the events that its predecessor left behind.
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
@@ -52,13 +52,13 @@ impl Event {
     }
 }
 
-/// The buffer does not hold what the kernel writes.
+/// The buffer holds something that the kernel does not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed fanotify event at byte {at} of the buffer: {problem}")]
 pub struct MalformedEvent {
     /// Where the event starts.
     pub at: usize,
-    /// What is wrong with it.
+    /// The fault, in words.
     pub problem: &'static str,
 }
 
@@ -70,7 +70,7 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    /// Starts at the first byte of `buffer`, which is trimmed to what was read, or zeroed behind it.
+    /// Starts at the first byte of `buffer`, which is trimmed to the bytes that were read, or zeroed behind them.
     pub fn new(buffer: &'a [u8]) -> Events<'a> {
         Events { buffer, at: 0 }
     }

@@ -5,7 +5,7 @@
 //! answers. One mark on a private bind mount guards every file that is opened through it; the same file opened
 //! by its ordinary path is not guarded, which is how the daemon writes.
 //!
-//! What the kernel promises, and what it does not (settled by experiment):
+//! The kernel's promises, and their limits (settled by experiment):
 //! * A mark has effect on files opened *after* it was set. An EROFS mount opens its devices once, so the mark
 //!   comes first and the mount second.
 //! * The queue of this group is unlimited. On overflow the kernel would *allow* the read, and the reader would
@@ -37,7 +37,7 @@ const FAN_ERRNO_SHIFT: u32 = 24;
 /// How many bytes of events [`Group::take`] takes at a time: some 80 events, each of which opens a descriptor.
 const TAKEN_BYTES: usize = 4096;
 
-/// What went wrong with a group, a mark or an answer.
+/// An error of a group, a mark or an answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FanotifyError {
@@ -47,23 +47,23 @@ pub enum FanotifyError {
          it needs Linux 6.14 with CONFIG_FANOTIFY_ACCESS_PERMISSIONS, and CAP_SYS_ADMIN"
     )]
     Create {
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// A mark could not be added or removed.
     #[error("cannot {action} {target}: {source}")]
     Mark {
-        /// What was being done, as a verb with its object.
+        /// The action that failed, as a verb with its object.
         action: &'static str,
-        /// On which path or descriptor.
+        /// The path or descriptor.
         target: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// Events could not be read.
     #[error("cannot read fanotify events: {source}")]
     Read {
-        /// What the kernel said. `EMFILE` means that a reader was already denied with `EPERM`.
+        /// The error of the kernel. `EMFILE` means that a reader was already denied with `EPERM`.
         source: io::Error,
     },
     /// The answer to an event was not accepted.
@@ -71,7 +71,7 @@ pub enum FanotifyError {
     Answer {
         /// The number of the event's descriptor.
         number: RawFd,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
@@ -116,7 +116,7 @@ impl Denial {
     }
 }
 
-/// What became of an answer.
+/// The fate of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// The reader goes on.
@@ -326,7 +326,7 @@ impl Group {
 /// An event whose descriptor belongs to it.
 #[derive(Debug)]
 pub struct TakenEvent {
-    /// What is asked.
+    /// The kernel's question.
     pub event: Event,
     /// The file that is read.
     pub file: OwnedFd,

@@ -1,4 +1,4 @@
-//! What a check finds, and what becomes of an error in it.
+//! The result of a check, and the way in which it takes an error.
 
 use std::error::Error;
 use std::io;
@@ -8,14 +8,14 @@ use rustix::io::Errno;
 const CONFINED: &str = "something forbids it to this process: run outside of a container, or with its seccomp filter and its \
                         AppArmor or SELinux profile off";
 
-/// How a check came out.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// It works.
     Good,
     /// It works less well than it could.
     Poor,
-    /// It was not tried, since something that the trial needs is missing; the detail says what.
+    /// It was not tried, since something that the trial needs is missing; the detail names it.
     NotTried,
     /// Lazy images cannot work without it.
     Missing,
@@ -24,28 +24,28 @@ pub enum Outcome {
 /// One check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What was checked.
+    /// The feature that was checked, in words.
     pub name: &'static str,
-    /// How it came out.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What was found.
+    /// The finding, in words.
     pub detail: String,
-    /// What to do when it is not [`Outcome::Good`].
+    /// The remedy when it is not [`Outcome::Good`].
     pub advice: &'static str,
 }
 
 pub(super) type Found = Result<(Outcome, String), Trouble>;
 
-/// Why a check failed.
+/// The reason why a check failed.
 #[derive(Debug)]
 pub(super) struct Trouble {
     pub(super) text: String,
-    /// What to do, if it is something else than what usually helps.
+    /// The remedy, if it is another one than usual.
     pub(super) advice: Option<&'static str>,
 }
 
 impl Trouble {
-    /// Of an error. A refusal is not a lack: then something forbids this process what its capabilities allow.
+    /// Of an error. A refusal is not a lack: then something forbids this process a call that its capabilities allow.
     pub(super) fn of(error: impl Error + 'static) -> Self {
         let text = error.to_string();
         let mut cause: Option<&(dyn Error + 'static)> = Some(&error);

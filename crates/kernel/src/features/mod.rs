@@ -1,4 +1,4 @@
-//! What this kernel can do for lazy images, asked by trying it.
+//! The features of this kernel that lazy images need, each tried once.
 //!
 //! A version number says little (distributions carry patches and leave things out), and a build option less.
 //! So each feature is used once, in a small way, in the directory where it will be used: pre-content events
@@ -40,7 +40,7 @@ const EVENT_PATIENCE: Duration = Duration::from_secs(1);
 const LITTLE_ROOM: &str =
     "free room there (`xebec cache gc --to SIZE`, `xebec rmi`), or put the root directory on a larger disk";
 
-/// Runs all checks. `directory` is where the cache will be; without one, what would be tried there is not tried.
+/// Runs all checks. `directory` is where the cache will be; without one, the checks in it are not tried.
 pub fn check_all(directory: Option<&Path>) -> Vec<Check> {
     let privilege = check(
         "privilege",
@@ -88,10 +88,10 @@ pub fn check_all(directory: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-/// A feature: its name, its trial in a directory, and what to do if that fails.
+/// A feature: its name, its trial in a directory, and the remedy if that fails.
 type Feature = (&'static str, fn(&Path) -> Found, &'static str);
 
-/// Tries what the kernel and the file system of a directory must do, unless there is a reason why nothing can be tried.
+/// Tries the features that the kernel and the file system of a directory must have, unless there is a reason why nothing can be tried.
 fn check_features(place: Result<&Path, &str>) -> Vec<Check> {
     let features: [Feature; 3] = [
         (

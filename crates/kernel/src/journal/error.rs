@@ -6,26 +6,26 @@ use std::os::fd::RawFd;
 use super::limits::CAPACITY;
 use crate::fanotify::FanotifyError;
 
-/// What went wrong with the journal.
+/// An error of the journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
     /// The shared memory could not be made.
     #[error("cannot create the journal of owed events: {source}")]
     Create {
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The shared memory could not be mapped.
     #[error("cannot map the journal of owed events: {source}")]
     Open {
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The descriptor is not a journal of this version.
     #[error("the inherited descriptor is no journal for this version of Xebec: {problem}")]
     Foreign {
-        /// What does not fit.
+        /// The mismatch, in words.
         problem: &'static str,
     },
     /// A number that is owed could not be occupied; reading events would be unsound.
@@ -33,7 +33,7 @@ pub enum JournalError {
     Hold {
         /// The number.
         number: RawFd,
-        /// What the kernel said; `EBADF` means that the limit of open files is lower than the predecessor's.
+        /// The error of the kernel; `EBADF` means that the limit of open files is lower than the predecessor's.
         source: io::Error,
     },
     /// Another process owes answers.
@@ -45,7 +45,7 @@ pub enum JournalError {
     /// The right to owe answers could not be asked for.
     #[error("cannot lock the journal of owed events: {source}")]
     Lock {
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The journal was adopted twice in one process.

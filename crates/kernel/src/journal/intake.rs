@@ -1,4 +1,4 @@
-//! Reading events into the journal, and taking over what a predecessor read.
+//! Reads events into the journal, and takes over those that a predecessor read.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::fanotify::{Denial, Event, Events, Group, MIN_EVENT_BYTES};
 use crate::file::FileIdentity;
 
 impl Journal {
-    /// Takes over what predecessors left, and returns the one value that may read events.
+    /// Takes over the events that predecessors left, and returns the one value that may read events.
     ///
     /// **First thing in a worker's `main`**, before it opens a file, starts a thread or a runtime: every owed
     /// number must be occupied while it is still free. The predecessor must have been reaped.
@@ -39,7 +39,7 @@ impl Journal {
     /// Returns how many readers were denied.
     ///
     /// # Errors
-    /// The first failure; what could be denied has been.
+    /// The first failure; all events that could be denied have been.
     pub fn deny_everything(self: &Arc<Self>, group: &Group, denial: Denial) -> Result<usize, JournalError> {
         let (mut intake, adopted) = self.adopt()?;
         let mut denied = 0;
@@ -203,7 +203,7 @@ fn adopt(journal: &Arc<Journal>) -> Result<(Intake, Vec<Owed>), JournalError> {
         journal: journal.clone(),
         cursor: 0,
     };
-    // What the predecessor read but did not record, or recorded but did not clear.
+    // Events that the predecessor read but did not record, or recorded but did not clear.
     let raw = intake.raw_copy();
     let raw: Vec<Event> = Events::new(&raw)
         .map_while(Result::ok)

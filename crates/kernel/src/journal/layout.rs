@@ -56,9 +56,9 @@ pub(super) struct Header {
     pub(super) starts: AtomicU32,
     /// 1 when a stop was requested; a worker that starts later must know.
     pub(super) stopping: AtomicU32,
-    /// What the worker said of its end; a [`super::LastWord`].
+    /// The worker's report on its end; a [`super::LastWord`].
     pub(super) last_word: AtomicU32,
-    /// 1 after a time in which nobody held the group, until a worker has looked what may have been read.
+    /// 1 after a time in which nobody held the group, until a worker has looked for pages that may have been read.
     pub(super) unguarded: AtomicU32,
     /// A [`super::Custody`].
     pub(super) custody: AtomicU32,

@@ -19,7 +19,7 @@
 //! 5. An entry that was being filled when a worker died remembers it ([`Journal::record_end`],
 //!    [`Owed::is_condemned`]).
 //!
-//! What must outlive any one process stands here too: the keeper's and the worker's process id, and how the last worker ended
+//! Other facts that must outlive any one process stand here too: the keeper's and the worker's process id, and how the last worker ended
 //! ([`LastWord`], [`Custody`]).
 //!
 //! Proven by killing workers at every step under load: `crates/fill/tests/keeper`.

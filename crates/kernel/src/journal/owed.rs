@@ -1,4 +1,4 @@
-//! One owed event: what it asks for, and the one way to answer it.
+//! One owed event: the pages that it asks for, and the one way to answer it.
 
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;

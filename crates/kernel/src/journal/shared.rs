@@ -1,4 +1,4 @@
-//! What the keeper and its worker have in common.
+//! The parts of the journal that the keeper and its worker both use.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -166,7 +166,7 @@ impl Journal {
         filling
     }
 
-    /// Before a worker is started: what its predecessor said does not count for it.
+    /// Before a worker is started: its predecessor's report does not count for it.
     pub fn prepare_start(&self) {
         self.set_last_word(LastWord::None);
     }
@@ -204,7 +204,7 @@ impl Journal {
         header.custody.store(custody as u32, Ordering::Relaxed);
     }
 
-    /// What the worker said before it ended.
+    /// The worker's report before it ended.
     pub fn last_word(&self) -> LastWord {
         match self.mapping.layout().header.last_word.load(Ordering::Relaxed) {
             1 => LastWord::Finished,
@@ -230,7 +230,7 @@ impl Journal {
         header.own_socket.store(inode, Ordering::Relaxed);
     }
 
-    /// Whether there was a time in which nobody held the group, and nobody has looked yet what was read then.
+    /// Whether there was a time in which nobody held the group, and nobody has looked yet for pages that were read then.
     pub fn was_unguarded(&self) -> bool {
         self.mapping.layout().header.unguarded.load(Ordering::Relaxed) != 0
     }

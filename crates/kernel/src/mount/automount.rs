@@ -1,10 +1,10 @@
 //! A directory that makes processes wait until something is mounted on it: a direct mount of autofs.
 //!
-//! A process that enters it waits until this process lets it (`Documentation/filesystems/autofs.rst`), and finds what was
-//! mounted meanwhile. A process that waits in another mount namespace gets it there: propagation would not do, since a runtime may
+//! A process that enters it waits until this process lets it (`Documentation/filesystems/autofs.rst`), and finds the mount that
+//! came meanwhile. A process that waits in another mount namespace gets it there: propagation would not do, since a runtime may
 //! make its own copy of this mount private before it enters. Processes of this one's process group do not wait: before there is
-//! anything they enter an empty directory (`autofs_oz_mode`). `stat` does not enter (`statx` does, unless told), and neither does
-//! a mount or an unmount of something there (`follow_automount`, `fs/namei.c`). But as long as a process waits, every process that
+//! anything they enter an empty directory (`autofs_oz_mode`). `stat` does not enter (`statx` does, unless told), and neither does a
+//! mount or an unmount of something there (`follow_automount`, `fs/namei.c`). But as long as a process waits, every process that
 //! only passes through waits, too (`autofs_d_manage`).
 //!
 //! A waiting process can only be killed. If this process dies, waiting processes go on waiting, and so does every process that enters
@@ -29,7 +29,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 use super::{Attributes, Context, Detached, MountError};
 use crate::process::children;
-/// What the table of mounts shows as the source of an automount of this kind.
+/// The source that the table of mounts shows for an automount of this kind.
 pub const DOOR_SOURCE: &str = "xebec";
 
 /// Answers of this side (`linux/auto_fs.h`): the processes that wait for a token go on; they get `ENOENT`; all waiting processes
@@ -41,13 +41,13 @@ const CATATONIC: u32 = opcode::none(0x93, 0x62);
 /// The version of the protocol that has direct mounts.
 const PROTOCOL: &str = "5";
 
-/// What the kernel says when somebody waits: `struct autofs_v5_packet`, one in each read of the pipe. Its token is at this
-/// place, in the machine's byte order. Nothing here ever expires, so there is no other kind of packet.
+/// The size of the kernel's message about a process that waits: `struct autofs_v5_packet`, one in each read of the pipe. Its token is
+/// at this place, in the machine's byte order. Nothing here ever expires, so there is no other kind of packet.
 const PACKET: usize = 304;
 const TOKEN: std::ops::Range<usize> = 8..12;
 
 /// A directory whose visitors wait at first. Dropped, it lets nobody wait any more: waiting processes get `ENOENT`, and later ones
-/// enter what is mounted there, if only this empty directory. It stays mounted.
+/// enter the mount there, if only this empty directory. It stays mounted.
 #[derive(Debug)]
 pub struct Automount {
     root: OwnedFd,
@@ -56,8 +56,8 @@ pub struct Automount {
 }
 
 impl Automount {
-    /// Mounts it on the directory `target`. What is mounted on it here is seen nowhere else, but for those who wait in other mount
-    /// namespaces and are children of `parent`, a process that `/proc` shows.
+    /// Mounts it on the directory `target`. A mount on it here is seen nowhere else, but for processes that wait in other mount namespaces
+    /// and are children of `parent`, a process that `/proc` shows.
     ///
     /// # Errors
     /// [`MountError::Create`] where the kernel has no autofs, [`MountError::Attach`].
@@ -130,7 +130,7 @@ impl Drop for Automount {
     }
 }
 
-/// What those who wait get: a mount, or nothing ever.
+/// The answer to all who wait: a mount, or nothing ever.
 type Answer = Option<Arc<OwnedFd>>;
 
 #[derive(Debug, Default)]

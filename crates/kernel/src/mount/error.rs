@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong with a mount.
+/// An error of a mount.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -16,19 +16,19 @@ pub enum MountError {
         origin: String,
         /// The parameter or call that was refused.
         step: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
-        /// What the file system itself said, with a leading `; `, or nothing.
+        /// The message of the file system itself, with a leading `; `, or nothing.
         message: String,
     },
     /// A directory could not be bound to another, or a mount could not be attached.
     #[error("cannot attach {origin} at {target}: {source}")]
     Attach {
-        /// What was to be attached.
+        /// The directory or mount that was to be attached.
         origin: String,
-        /// Where.
+        /// The directory at which it was to be attached.
         target: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// A mount could not be taken down.
@@ -36,13 +36,13 @@ pub enum MountError {
     Unmount {
         /// The mount point.
         target: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The table of mounts could not be read.
     #[error("cannot read the table of mounts: {problem}")]
     Table {
-        /// What was wrong.
+        /// The fault, in words.
         problem: String,
     },
     /// A mount's read-ahead could not be read or set.
@@ -52,7 +52,7 @@ pub enum MountError {
         action: &'static str,
         /// Name of the backing device, or of the metadata image if the device was not found.
         device: String,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
 }

@@ -23,7 +23,7 @@ pub struct MountInfo {
     pub minor: u32,
     /// Which directory of the file system is mounted.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// The directory on which it is mounted.
     pub target: PathBuf,
     /// Options of the mount, comma-separated.
     pub options: String,
@@ -86,8 +86,8 @@ pub fn is_mounted(target: &Path) -> Result<bool, MountError> {
     Ok(mounts()?.iter().any(|mount| mount.target == target))
 }
 
-/// Fails if something is mounted at `directory` or below it, as the table has their paths. A caller that removes the directory would take
-/// what an administrator mounted there for its contents, or leave it and remove the files beside it.
+/// Fails if something is mounted at `directory` or below it, as the table has their paths. A caller that removes the directory
+/// would take an administrator's mount there for its contents, or leave the mount and remove the files beside it.
 ///
 /// # Errors
 /// An error that names the mount and says to unmount it; [`MountError::Table`].

@@ -69,7 +69,7 @@ impl Detached {
         descriptor_path(self.fd.as_fd())
     }
 
-    /// What holds the mount's read-ahead, for EROFS when it could be told.
+    /// The backing device, which holds the mount's read-ahead; for EROFS, when it could be told.
     pub fn backing(&self) -> Option<&BackingDevice> {
         self.backing.as_ref()
     }
@@ -131,8 +131,8 @@ pub fn bind_private_on(
     };
     let onto = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(&detached.fd, "", directory, "", onto).map_err(error)?;
-    // Propagation can only be changed on an attached mount. What it was attached to does not matter here:
-    // the mount point's own parent decides who else sees it, and nobody opens files through those copies.
+    // Propagation can only be changed on an attached mount. Its copies in other mount namespaces do no harm here: the mount point's own
+    // parent decides who else sees it, and nobody opens files through those copies.
     rustix::mount::mount_change(detached.path(), MountPropagationFlags::PRIVATE).map_err(|errno| {
         // By the descriptor: it is this mount.
         let _ = rustix::mount::unmount(detached.path(), UnmountFlags::DETACH);
@@ -173,7 +173,7 @@ fn change_attributes(
     }
 }
 
-/// A file system that is being configured. Remembers what it is, so that errors can say so.
+/// A file system that is being configured. Remembers its kind and source, so that errors can name them.
 struct Context {
     fd: OwnedFd,
     filesystem: &'static str,

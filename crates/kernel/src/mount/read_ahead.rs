@@ -1,12 +1,11 @@
 //! The read-ahead of a mounted EROFS: how much more than the touched page one fault asks for.
 //!
-//! At the kernel's default of 128 KiB a cold page asks for up to 32 pages; at 0 every event is exactly the
-//! page that was touched, which is what a recording wants. It is an attribute of the file system's backing
-//! device (bdi), shared by all mounts of one file system.
+//! At the kernel's default of 128 KiB a cold page asks for up to 32 pages; at 0 every event is exactly the page that was touched,
+//! as a recording needs it. It is an attribute of the file system's backing device (bdi), shared by all mounts of one file system.
 //!
-//! A bdi that belongs to no block device is named `erofs-N`, where N counts such bdis since boot
-//! (`super_setup_bdi` in `fs/super.c`). Nothing leads from a mount to that number, so it is told by what
-//! appears in sysfs while the file system is created.
+//! A bdi that belongs to no block device is named `erofs-N`, where N counts such bdis since boot (`super_setup_bdi` in
+//! `fs/super.c`). Nothing leads from a mount to that number, so it is told by the name that appears in sysfs while the file system
+//! is created.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,11 +18,11 @@ use super::MountError;
 
 const DIRECTORY: &str = "/sys/class/bdi";
 
-/// One mount at a time, so that what appears is not another thread's.
+/// One mount at a time, so that the name that appears is not another thread's.
 static CREATING: Mutex<()> = Mutex::new(());
 
-/// What holds the read-ahead of a file system. Its name stays good until the last mount is gone, and no other
-/// file system gets it before the next boot.
+/// The kernel's object that holds the read-ahead of a file system. Its name stays good until the last mount is gone, and no other file
+/// system gets it before the next boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackingDevice {
     name: String,

@@ -26,8 +26,8 @@ fn is_place(target: &Path, place: &Path) -> bool {
 }
 
 impl Top {
-    /// Looks at what is mounted exactly at `target`; `None` if nothing is, or nothing is there. If the last part of
-    /// the path is a link, it is the link that is looked at.
+    /// Looks at the mount exactly at `target`; `None` if there is none, or no such path. If the last part of the path is a link, it
+    /// is the link that is looked at.
     ///
     /// # Errors
     /// [`MountError::Unmount`] when the place cannot be opened, [`MountError::Table`].
@@ -58,7 +58,7 @@ impl Top {
         Ok(info.cloned().map(|info| Top { fd, info, table }))
     }
 
-    /// The mount of a table, if it still is what is uppermost at its place: another may have been mounted there since.
+    /// The mount of a table, if it still is the uppermost at its place: another may have been mounted there since.
     ///
     /// # Errors
     /// As those of [`Top::at`].
@@ -70,7 +70,7 @@ impl Top {
         Ok(Top::at(&known.target)?.filter(|top| is_it(&top.info)))
     }
 
-    /// What it is.
+    /// Its row in the table of mounts.
     pub fn info(&self) -> &MountInfo {
         &self.info
     }
@@ -80,7 +80,7 @@ impl Top {
         &self.table
     }
 
-    /// What is mounted in directories of it.
+    /// The mounts on directories of it.
     pub fn below(&self) -> impl Iterator<Item = &MountInfo> {
         self.table.iter().filter(|mount| mount.parent == self.info.id)
     }

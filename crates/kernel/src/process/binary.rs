@@ -29,7 +29,7 @@ pub enum Linkage {
 pub struct BinaryError {
     /// The file.
     pub path: PathBuf,
-    /// What was wrong.
+    /// The fault, in words.
     pub problem: String,
 }
 

@@ -114,7 +114,7 @@ impl Child {
     /// (`do_exit` in `kernel/exit.c` closes them before it notifies).
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the system.
     pub fn try_wait(&self) -> io::Result<Option<Ending>> {
         match self.wait_with(WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
             Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
@@ -127,7 +127,7 @@ impl Child {
     /// Whether it has ended; it is not reaped.
     ///
     /// # Errors
-    /// What the system said.
+    /// The error of the system.
     pub fn has_ended(&self) -> io::Result<bool> {
         let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let none = Timespec {

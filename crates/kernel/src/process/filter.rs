@@ -1,15 +1,15 @@
-//! A system call filter for this thread and whatever it starts.
+//! A system call filter for this thread and all that it starts.
 
 use std::io;
 
 /// One instruction of a filter, as the kernel takes it (`struct sock_filter`, `linux/filter.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation code.
     pub code: u16,
-    /// How many instructions to pass over if its condition holds.
+    /// The number of instructions to pass over if its condition holds.
     pub jump_true: u8,
-    /// And if it does not.
+    /// The number of instructions to pass over if it does not.
     pub jump_false: u8,
     /// Its operand.
     pub operand: u32,
@@ -19,7 +19,7 @@ pub struct Instruction {
 /// good. Other threads of this process are not touched.
 ///
 /// # Errors
-/// What `seccomp(2)` said: `EINVAL` for a program that it does not take, `EACCES` without `CAP_SYS_ADMIN`.
+/// The error of `seccomp(2)`: `EINVAL` for a program that it does not take, `EACCES` without `CAP_SYS_ADMIN`.
 pub fn filter_system_calls(program: &[Instruction]) -> io::Result<()> {
     let mut instructions: Vec<libc::sock_filter> = program
         .iter()

@@ -22,11 +22,11 @@ const FIRST: RawFd = 3;
 /// More descriptors than this are never kept.
 const MOST: RawFd = 64;
 
-/// What was handed down to this process.
+/// The descriptors that were handed down to this process.
 #[derive(Debug, Default)]
 pub struct HandedDown {
     descriptors: Vec<(String, OwnedFd)>,
-    /// What was named but is not there, and why.
+    /// The names without a descriptor, and why each is missing.
     pub missing: Vec<(String, io::Error)>,
     /// Whether this process is the same as its predecessor, which executed it.
     pub by_predecessor: bool,

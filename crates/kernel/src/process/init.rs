@@ -40,8 +40,8 @@ const OWN: [i32; 13] = [
     33,
 ];
 
-/// Runs a command as the first process of a container does, and returns the exit code of the command: 127 if
-/// it is not there, 126 if it cannot be executed, 128 and the number of the signal that killed it.
+/// Runs a command as the first process of a container does, and returns the exit code of the command. That is 127 if it is not
+/// there, 126 if it cannot be executed, and 128 and the number of the signal if one killed it.
 ///
 /// # Errors
 /// If signals cannot be caught, or processes cannot be waited for.
@@ -65,7 +65,7 @@ pub fn run_as_init(command: &[OsString]) -> io::Result<u8> {
     }
 }
 
-/// What is read as a signal: those that are passed on, and that of a child that has ended.
+/// The signals that are read: those that are passed on, and that of a child that has ended.
 fn caught() -> Vec<i32> {
     let passed_on = (1..=LAST_SIGNAL).filter(|number| !OWN.contains(number));
     passed_on.chain([libc::SIGCHLD]).collect()
@@ -164,7 +164,7 @@ mod tests {
         std::process::exit(run_as_init(&words).unwrap().into());
     }
 
-    /// A first process, and what its command writes.
+    /// A first process, and the output of its command.
     fn init(words: &[&str]) -> (Child, BufReader<PipeReader>) {
         let (output, writer) = io::pipe().unwrap();
         let null = File::open("/dev/null").unwrap();

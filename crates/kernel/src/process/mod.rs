@@ -27,8 +27,8 @@ use rustix::thread::CapabilitySet;
 
 /// Takes a descriptor that the parent put at `number`, and keeps it from being inherited further.
 ///
-/// It is told apart from descriptors of this process by not being close-on-exec: whatever Rust opens is, and so
-/// is what this function has already given out.
+/// It is told apart from descriptors of this process by not being close-on-exec: all that Rust opens are, and so are those that
+/// this function has already given out.
 ///
 /// # Errors
 /// `EBADF` when nothing is open there, `EBUSY` when it is not an inherited descriptor or was taken before.
@@ -53,7 +53,7 @@ pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
 /// Raises the soft limit of open files to the hard one, and returns it. Each waiting reader needs one.
 ///
 /// # Errors
-/// What `setrlimit` said.
+/// The error of `setrlimit`.
 pub fn raise_open_file_limit() -> io::Result<u64> {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     rustix::process::setrlimit(
@@ -66,11 +66,11 @@ pub fn raise_open_file_limit() -> io::Result<u64> {
     Ok(limit.maximum.unwrap_or(u64::MAX))
 }
 
-/// Closes what this process inherited and nobody here knows of, standard input, output and error aside: a file that a
-/// shell has open must not stay open for as long as a daemon lives that was started from it.
+/// Closes the descriptors that this process inherited and nobody here knows of, standard input, output and error aside. A file that
+/// a shell has open must not stay open for as long as a daemon lives that was started from it.
 ///
-/// Whatever is this process's own is close-on-exec, as is what [`take_inherited`] and [`HandedDown::receive`] have given
-/// out; the rest is closed. Call it after those, and before anybody else may count on an inherited number.
+/// This process's own descriptors are close-on-exec, and so are those that [`take_inherited`] and [`HandedDown::receive`] have
+/// given out; the rest are closed. Call it after those, and before anybody else may count on an inherited number.
 ///
 /// # Errors
 /// When `/proc` is not mounted.
@@ -113,14 +113,14 @@ pub fn with_umask<R: Send>(mask: u32, work: impl FnOnce() -> R + Send) -> io::Re
     })
 }
 
-/// Marks what this process inherited, standard input, output and error aside, so that no program that it starts gets it: a runtime,
-/// and whatever runs in its container, would have the files that a shell has open.
+/// Marks the descriptors that this process inherited, standard input, output and error aside, so that no program that it starts
+/// gets them. A runtime, and the programs in its container, would else have the files that a shell has open.
 ///
 /// Not for a process that takes over descriptors by their numbers: [`take_inherited`] and [`HandedDown`] know them by not having
 /// this mark.
 ///
 /// # Errors
-/// What `close_range` said.
+/// The error of `close_range`.
 pub fn keep_descriptors() -> io::Result<()> {
     // SAFETY: with this flag it closes nothing, and only sets a mark on numbers that are open.
     let code = unsafe {
@@ -137,11 +137,11 @@ pub fn keep_descriptors() -> io::Result<()> {
     }
 }
 
-/// This process leaves no dump of its memory when it dies, and no other of the same user may read it: it holds credentials. What it
-/// starts leaves none in a file, either.
+/// This process leaves no dump of its memory when it dies, and no other of the same user may read it: it holds credentials. Processes
+/// that it starts leave no dump in a file, either.
 ///
 /// # Errors
-/// What the kernel said.
+/// The error of the kernel.
 pub fn keep_memory_to_itself() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     let none = Rlimit {
@@ -151,17 +151,17 @@ pub fn keep_memory_to_itself() -> io::Result<()> {
     Ok(rustix::process::setrlimit(Resource::Core, none)?)
 }
 
-/// From here on what this process writes to its standard output and error goes to `to`, and a reader that waits for the end of these
-/// waits no more.
+/// From here on the standard output and error of this process go to `to`, and a reader that waits for the end of these waits no
+/// more.
 ///
 /// # Errors
-/// What `dup2` said.
+/// The error of `dup2`.
 pub fn replace_output(to: impl std::os::fd::AsFd) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&to)?;
     Ok(rustix::stdio::dup2_stderr(&to)?)
 }
 
-/// Sets what `ps` shows as this process's name (15 bytes of it), if called by its first thread.
+/// Sets the name that `ps` shows of this process (15 bytes of it), if called by its first thread.
 pub fn set_name(name: &str) {
     // It can only fail for a name with a NUL in it.
     if let Ok(name) = std::ffi::CString::new(name) {
@@ -191,7 +191,7 @@ pub fn has_capability(capability: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// What the kernel says of a process (`proc_pid_stat(5)`).
+/// The kernel's facts about a process (`proc_pid_stat(5)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Whether it has ended, and its parent has not waited for it.

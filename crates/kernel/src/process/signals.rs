@@ -16,7 +16,7 @@ impl Signals {
     /// Blocks the signals for the calling thread (threads that it starts later inherit that) and collects them.
     ///
     /// # Errors
-    /// What `signalfd` said.
+    /// The error of `signalfd`.
     pub fn block(numbers: &[i32]) -> io::Result<Signals> {
         let set = set_of(numbers)?;
         change_mask(libc::SIG_BLOCK, &set)?;
@@ -33,7 +33,7 @@ impl Signals {
     /// The number of the next signal that waits, or `None`.
     ///
     /// # Errors
-    /// What `read` said.
+    /// The error of `read`.
     pub fn next(&self) -> io::Result<Option<i32>> {
         let mut info = [0u8; SIGINFO_BYTES];
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut info)) {

@@ -20,9 +20,9 @@ use super::{Child, is_for_this_process_only};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start {}: {source}", .program.display())]
 pub struct SpawnError {
-    /// What was to be started.
+    /// The program that was to be started.
     pub program: PathBuf,
-    /// What the kernel said.
+    /// The error of the kernel.
     pub source: io::Error,
 }
 
@@ -149,7 +149,7 @@ impl<'fd> Spawn<'fd> {
     }
 }
 
-/// What the child does with descriptors before it executes the program.
+/// The changes that the child makes to descriptors before it executes the program.
 struct Actions(Box<MaybeUninit<libc::posix_spawn_file_actions_t>>);
 
 impl Actions {

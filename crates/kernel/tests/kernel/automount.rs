@@ -13,7 +13,7 @@ use xebec_kernel::mount::{Attributes, Overlay};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A directory to wait for, and what will be mounted on it.
+/// A directory to wait for, and the file system that will be mounted on it.
 struct Place {
     _top: tempfile::TempDir,
     door: PathBuf,

@@ -1,4 +1,4 @@
-//! The guarded mount as the kernel really does it: what the design rests on, asserted.
+//! The guarded mount as the kernel really does it: the assumptions of the design, asserted.
 
 mod world;
 
@@ -55,8 +55,8 @@ fn a_mark_that_comes_after_the_mount_guards_nothing() {
     );
 }
 
-/// After the last holder of a group died: a new group's mark on the same mount counts for what was opened under the
-/// old one. What was read in between stays wrong in the view's page cache.
+/// After the last holder of a group died: a new group's mark on the same mount counts for files that were opened under the old one.
+/// Pages that were read in between stay wrong in the view's page cache.
 #[test]
 fn the_next_groups_mark_counts_for_files_that_are_open_already() {
     isolated(
@@ -228,7 +228,7 @@ fn without_read_ahead_an_event_is_the_page_that_was_touched() {
             assert_eq!(backing.read_ahead_kib().unwrap(), 0);
             assert_eq!(mount::BackingDevice::named(backing.name()), Some(backing));
             let before = filler.events().len();
-            // What is open keeps the read-ahead that it was opened with; and only what is read in order is read ahead.
+            // An open file keeps the read-ahead that it was opened with; and only reads in order are read ahead.
             let file = open();
             for page in [150, 151, 152, 200, 77] {
                 file.read_exact_at(&mut byte, page * 4096 + 17).unwrap();

@@ -1,4 +1,4 @@
-//! Trees are removed whole, whatever their shape, and what is mounted in them is left.
+//! Trees are removed whole, whatever their shape, and mounts in them are left.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -30,7 +30,7 @@ fn all_kinds_of_files_go_and_what_links_lead_to_stays() {
     remove_tree(&tree).unwrap();
     assert!(!tree.exists() && outside.join("kept").exists() && outside.join("7").exists());
     assert_eq!(remove_tree(&tree).unwrap_err().kind(), ErrorKind::NotFound);
-    // What is no directory.
+    // A link and a file, which are no directories.
     symlink(&outside, &tree).unwrap();
     remove_tree(&tree).unwrap();
     assert!(fs::symlink_metadata(&tree).is_err());
@@ -65,7 +65,7 @@ fn deep_trees_take_few_descriptors_and_little_stack() {
             for level in 0..DEPTH {
                 mkdirat(&at, "d", Mode::RWXU).unwrap();
                 if level % 1000 == 0 {
-                    // As what is moved up would be named.
+                    // It has the name of a directory that is moved up.
                     mkdirat(&at, format!(".removed-{}", level / 1000), Mode::RWXU).unwrap();
                 }
                 at = openat(&at, "d", flags, Mode::empty()).unwrap();

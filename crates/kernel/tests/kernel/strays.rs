@@ -1,4 +1,4 @@
-//! What a daemon does with descriptors that it was started with by accident.
+//! The stray descriptors of a daemon: it was started with them by accident.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};

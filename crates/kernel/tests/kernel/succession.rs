@@ -1,7 +1,7 @@
-//! One worker after another, each a process of its own: what a dead one read, its successor answers.
+//! One worker after another, each a process of its own: the successor answers the events that a dead worker read.
 //!
-//! The deterministic part of what `crates/fill/tests/keeper` does at random. A worker here is this executable
-//! again, started with the group and the journal at the numbers 3 and 4, as the keeper does.
+//! The deterministic counterpart of the random tests in `crates/fill/tests/keeper`. A worker here is this executable again, started
+//! with the group and the journal at the numbers 3 and 4, as the keeper does.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -22,7 +22,7 @@ const PAGE: usize = 4096;
 const ROLE: &str = "XEBEC_TEST_ROLE";
 const PLACE: &str = "XEBEC_TEST_PLACE";
 
-/// Not a test: what a worker does, when this executable is started as one.
+/// Not a test: the work of a worker, when this executable is started as one.
 #[test]
 fn worker() {
     let (Some(role), Some(place)) = (std::env::var_os(ROLE), std::env::var_os(PLACE)) else {

@@ -16,7 +16,7 @@ use super::error::{ClosedError, failed};
 use super::owned_files::{check_mode, check_owner};
 use super::parent_directories;
 
-/// The part of `registries.toml` that names files; what else is wrong with it is said by those who read it whole.
+/// The part of `registries.toml` that names files; other errors in it are reported by the code that reads it whole.
 #[derive(Deserialize)]
 struct Registries {
     #[serde(default)]
@@ -55,8 +55,8 @@ pub(super) fn first_part(below: &Path) -> Option<&str> {
     }
 }
 
-/// Refuses a file that others could change or replace: each part of its path is looked at, and where a link leads elsewhere, what is
-/// on the way there.
+/// Refuses a file that others could change or replace: each part of its path is looked at, and where a link leads elsewhere, the
+/// parts of that path too.
 pub(super) fn check(directory: &OwnedFd, path: &Path, file: &Path) -> Result<(), ClosedError> {
     let mut part = PathBuf::new();
     for component in file.components() {

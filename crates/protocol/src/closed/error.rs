@@ -1,4 +1,4 @@
-//! Why a directory is of no use, and what makes one too open.
+//! Reasons why a directory is of no use, and why one is too open.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ pub enum ClosedError {
     /// The system refused.
     #[error("cannot {doing} {}: {source}{}", .path.display(), advice(.source))]
     File {
-        /// What was tried.
+        /// The action that failed, as a verb.
         doing: &'static str,
-        /// With what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// It is somebody else's.
@@ -24,7 +24,7 @@ pub enum ClosedError {
          choose another directory by --root and --run", .path.display()
     )]
     Owner {
-        /// The directory, or what is in it.
+        /// The directory, or the file in it.
         path: PathBuf,
         /// The user id of its owner.
         owner: u32,
@@ -39,9 +39,9 @@ pub enum ClosedError {
     Above {
         /// The directory.
         path: PathBuf,
-        /// What is on the way to it.
+        /// The directory or link on the way to it.
         above: PathBuf,
-        /// What is wrong with that, in words.
+        /// The fault of that, in words.
         why: String,
     },
     /// Somebody else could put another file in the place of one that the configuration names.
@@ -53,9 +53,9 @@ pub enum ClosedError {
     Named {
         /// The file.
         path: PathBuf,
-        /// What is on the way to it.
+        /// The directory or link on the way to it.
         above: PathBuf,
-        /// What is wrong with that, in words.
+        /// The fault of that, in words.
         why: String,
     },
     /// It is open, and closing it may harm others.
@@ -68,7 +68,7 @@ pub enum ClosedError {
         path: PathBuf,
         /// Its permissions.
         mode: u32,
-        /// What was found in it.
+        /// The name in it that is not Xebec's.
         found: String,
     },
     /// It is somebody's, though it is closed.
@@ -78,10 +78,10 @@ pub enum ClosedError {
     Foreign {
         /// The directory.
         path: PathBuf,
-        /// What was found in it.
+        /// The name in it that is not Xebec's.
         found: String,
     },
-    /// Others could have written what Xebec is to obey.
+    /// Others could have written the settings that Xebec is to obey.
     #[error(
         "other users may write to {} (mode {mode:04o}), and could have changed what it says; look at it, then run: chmod go-w {}",
         .path.display(), .path.display()
@@ -100,11 +100,11 @@ pub enum ClosedError {
     Exchanged {
         /// The directory.
         path: PathBuf,
-        /// What it is.
+        /// Its use: `root` or `run`.
         is: &'static str,
-        /// By which name that is known.
+        /// The name in it that shows its use.
         found: String,
-        /// What it was given as.
+        /// The use that it was given for: `root` or `run`.
         asked: &'static str,
     },
     /// One is in the other.
@@ -142,7 +142,7 @@ pub enum ClosedError {
     },
 }
 
-/// What to do about what the system said.
+/// The remedy for an error of the system.
 fn advice(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
@@ -152,7 +152,7 @@ fn advice(source: &io::Error) -> &'static str {
     }
 }
 
-/// Permissions by which others change what is not theirs.
+/// Permissions by which other users change files that are not theirs.
 pub(super) const OTHERS_WRITE: RawMode = 0o022;
 
 pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClosedError {

@@ -6,7 +6,7 @@ use rustix::fs::{RawMode, Stat};
 
 use super::error::{ClosedError, OTHERS_WRITE};
 
-/// Refuses what is another user's.
+/// Refuses a file or directory of another user.
 pub(super) fn check_owner(status: &Stat, path: &Path) -> Result<(), ClosedError> {
     let own = rustix::process::geteuid().as_raw();
     match status.st_uid == own {
@@ -19,7 +19,7 @@ pub(super) fn check_owner(status: &Stat, path: &Path) -> Result<(), ClosedError>
     }
 }
 
-/// Refuses what others may write to.
+/// Refuses a file that others may write to.
 pub(super) fn check_mode(mode: RawMode, path: &Path) -> Result<(), ClosedError> {
     match mode & OTHERS_WRITE {
         0 => Ok(()),

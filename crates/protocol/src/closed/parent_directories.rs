@@ -1,10 +1,11 @@
 //! Whether another user could put another directory in the place of one of Xebec's.
 //!
-//! The daemon and each command find their files by name. A user who may rename something on the way there could put a directory of their
-//! own in its place while the daemon works. That user could then read what Xebec writes, and decide what Xebec reads. Permissions of
-//! the directory itself do not help against that. So only root and this process's user may change a directory on the way, or a link by
-//! which the way leads (as sshd's `StrictModes` has it for keys). In a directory in which everybody may make files but not rename those
-//! of others (the sticky bit, as of `/tmp`), the owner of each file on the way counts.
+//! The daemon and each command find their files by name. A user who may rename something on the way there could put a directory of
+//! their own in its place while the daemon works. That user could then read the files that Xebec writes, and decide on those that
+//! it reads. Permissions of the directory itself do not help against that. So only root and this process's user may change a
+//! directory on the way, or a link by which the way leads (as sshd's `StrictModes` has it for keys). In a directory in which
+//! everybody may make files but not rename those of others (the sticky bit, as of `/tmp`), the owner of each file on the way
+//! counts.
 
 use std::ffi::OsString;
 use std::fs::{self, Metadata};
@@ -24,7 +25,7 @@ const STICKY: u32 = 0o1000;
 /// Looks at all that is above a directory, as far as it is there.
 ///
 /// # Errors
-/// [`ClosedError::Above`] with what others could change, or when it cannot be looked at.
+/// [`ClosedError::Above`] with the directory or link that others could change, and other [`ClosedError`]s when one cannot be looked at.
 pub(super) fn check(path: &Path) -> Result<(), ClosedError> {
     let whole = std::path::absolute(path).map_err(failed("find", path))?;
     let (mut at, mut left) = (PathBuf::from("/"), Vec::new());
@@ -35,7 +36,7 @@ pub(super) fn check(path: &Path) -> Result<(), ClosedError> {
         let next = at.join(&part);
         check_directory(path, &at, &there)?;
         let found = match fs::symlink_metadata(&next) {
-            // What is not there is made by this process.
+            // This process makes the missing directories.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             found => found.map_err(failed("look at", &next))?,
         };
@@ -61,7 +62,7 @@ pub(super) fn check(path: &Path) -> Result<(), ClosedError> {
     Ok(())
 }
 
-/// Puts the parts of a path before what is left, the first one last.
+/// Puts the parts of a path before the rest of the way, the first one last.
 fn push(left: &mut Vec<OsString>, path: &Path) {
     let parts = path.components().rev().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),

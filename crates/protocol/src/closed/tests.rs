@@ -113,7 +113,7 @@ fn what_belongs_to_another_user_is_refused_by_name() {
     chown(&root, Some(65534), None).unwrap();
     let refused = close(&root, Use::Root).unwrap_err().to_string();
     assert!(refused.contains("root belongs to user 65534"), "{refused}");
-    // Nor is it believed what somebody put into a directory that was open.
+    // Nor does Xebec obey a file that somebody put into a directory that was open.
     chown(&root, Some(0), None).unwrap();
     put(&root.join("trust.toml"), 0o644);
     chown(root.join("trust.toml"), Some(65534), None).unwrap();
@@ -136,7 +136,7 @@ fn what_is_closed_but_of_others_is_refused_too() {
     }
 }
 
-/// What a user prepares before the first command: a policy, its keys, certificates of registries.
+/// A user prepares these before the first command: a policy, its keys, certificates of registries.
 #[test]
 fn keys_and_certificates_that_the_configuration_names_may_lie_beside_it() {
     const KEYS: &str = "[[key]]\nname = \"ci\"\nfile = \"ci.pub\"\nrepositories = [\"**\"]\n\n\
@@ -155,7 +155,7 @@ fn keys_and_certificates_that_the_configuration_names_may_lie_beside_it() {
         close(&root, Use::Root).unwrap();
         assert_eq!(mode(&root), 0o700);
         fs::read(root.join("ci.pub")).unwrap();
-        // What nobody names is somebody else's as before, and a run directory has no configuration.
+        // A file that nobody names counts as somebody else's, as before, and a run directory has no configuration.
         put(&root.join("notes"), 0o644);
         let refused = close(&root, Use::Root).unwrap_err().to_string();
         assert!(refused.contains("as notes"), "{refused}");
@@ -275,7 +275,7 @@ fn a_root_is_no_run_directory_and_none_is_in_the_other() {
     }
 }
 
-/// A user who may rename what is above a directory may put another one there.
+/// A user who may rename a directory on the way may put another one there.
 #[test]
 fn what_others_could_replace_is_refused() {
     if !rustix::process::geteuid().is_root() {

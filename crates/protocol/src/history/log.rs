@@ -89,7 +89,7 @@ impl Log {
         Ok(())
     }
 
-    /// The newer file, ready to be appended to. What lies there and is none is set aside.
+    /// The newer file, ready to be appended to. Anything else under its name is set aside.
     fn open(&mut self, path: &Path) -> io::Result<Opened> {
         let is_there = |opened: &Opened| fs::symlink_metadata(path).is_ok_and(|at| at.ino() == opened.inode);
         if let Some(opened) = self.file.take().filter(is_there) {
@@ -126,7 +126,7 @@ fn open_own(path: &Path) -> io::Result<Option<Opened>> {
         .open(path)
     {
         Ok(file) => file,
-        // What cannot be written here is no file.
+        // A path that cannot be written to is no file of the history, if it is no regular file.
         Err(error) => {
             return match fs::symlink_metadata(path) {
                 Ok(found) if !found.is_file() => Ok(None),
@@ -151,7 +151,7 @@ fn open_own(path: &Path) -> io::Result<Option<Opened>> {
         let mut last = [0];
         file.read_exact_at(&mut last, size - 1)?;
         if last != *b"\n" {
-            // What a process that was killed left of a line is none.
+            // A process that was killed left a part of a line. The line is ended, and readers pass over it.
             file.write_all(b"\n")?;
             size += 1;
         }

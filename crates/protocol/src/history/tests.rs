@@ -1,4 +1,4 @@
-//! Tests of logs: their bounds, and what becomes of lines and files that are damaged.
+//! Tests of logs: their bounds, and the fate of lines and files that are damaged.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 

@@ -1,4 +1,4 @@
-//! What is in the cache, and what became of it: layers that went, images that were forgotten.
+//! Reports about the cache: its layers, layers that were evicted, and images that were forgotten.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -7,20 +7,20 @@ use xebec_cache::policy::Resident;
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 
-/// What was evicted, or would be.
+/// The result of an eviction, or of a dry run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Collected {
-    /// Whether this is only what would be.
+    /// Whether it was a dry run, which evicts nothing.
     pub dry_run: bool,
-    /// What the cache was to be brought down to, in bytes, if anything.
+    /// The size that the cache was to be brought down to, in bytes, if any.
     pub limit: Option<u64>,
-    /// What it took before, in bytes, after leftovers were removed.
+    /// Its size before, in bytes, after leftovers were removed.
     pub used_before: u64,
-    /// What it takes now.
+    /// Its size now, in bytes.
     pub used_after: u64,
-    /// What metadata of views took that nothing used.
+    /// The size of metadata of views that nothing used, in bytes.
     pub leftover_bytes: u64,
-    /// What is still too much, because the rest is in use or pinned.
+    /// The excess that remains, in bytes, because the rest is in use or pinned.
     pub missing_bytes: u64,
     /// The layers, in the order in which they went.
     pub layers: Vec<CollectedLayer>,
@@ -37,7 +37,7 @@ pub struct CollectedLayer {
     pub bytes: u64,
     /// Pages that were punched; all of the layer went, its index too, when absent.
     pub punched_pages: Option<u64>,
-    /// Why it stayed after all.
+    /// The reason, if it stayed after all.
     pub kept: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct Forgotten {
     pub left: Vec<String>,
     /// Layers that were removed.
     pub removed_layers: u64,
-    /// What they took, in bytes.
+    /// The size of these layers, in bytes.
     pub removed_bytes: u64,
     /// Layers that stayed although no other image refers to them, and why.
     pub kept: Vec<String>,
@@ -69,7 +69,7 @@ pub struct CachedLayerInfo {
     pub pages: u64,
     /// Pages that are present.
     pub present_pages: u64,
-    /// What it takes on the file system, in bytes: data, index and what else is kept with them.
+    /// Its size on the file system, in bytes: data, index and the other files that are kept with them.
     pub disk_bytes: u64,
     /// Whether this host proved the index.
     pub proven: bool,
@@ -95,7 +95,7 @@ impl CachedLayerInfo {
         self.pinned_by.is_none() && self.in_use_by.is_none()
     }
 
-    /// What a policy needs to know of it.
+    /// The facts about it that a policy needs.
     pub fn resident(&self) -> Resident {
         Resident {
             key: self.key(),
@@ -105,14 +105,14 @@ impl CachedLayerInfo {
     }
 }
 
-/// What the cache takes, and what of it may go.
+/// The size of the cache, and the part of it that may go.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CacheReport {
     /// How much it may take, in bytes; no limit of its own when absent.
     pub limit: Option<u64>,
-    /// What it takes, in bytes: layers, records of images, metadata of views, and what is just arriving.
+    /// Its size, in bytes: layers, records of images, metadata of views, and bytes that are just arriving.
     pub used_bytes: u64,
-    /// What of it may go, in bytes: layers that nobody uses and that are not pinned.
+    /// The size of the part that may go, in bytes: layers that nobody uses and that are not pinned.
     pub evictable_bytes: u64,
     /// The layers.
     pub layers: Vec<CachedLayerInfo>,

@@ -17,7 +17,7 @@ use crate::failure::{Failure, FailureKind};
 pub enum Holder {
     /// A mount made by `xebec mount`.
     Directory {
-        /// Where it is.
+        /// The path of the directory.
         path: PathBuf,
     },
     /// A container of `xebec run`, or another process that says when it is done.

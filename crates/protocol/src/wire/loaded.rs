@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 use xebec_trust::Root;
 
-/// What loading a service's runtime image came to.
+/// The result of loading a service's runtime image.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Loaded {
     /// Which recording; none when the one that there is may not be used.
     pub recording: Option<Digest>,
-    /// What it rests on.
+    /// Its root of trust.
     pub root: Option<Root>,
     /// Pages that the service touches.
     pub pages: u64,
@@ -26,7 +26,7 @@ pub struct Loaded {
     pub requests: u64,
     /// How long it took, in milliseconds.
     pub milliseconds: f64,
-    /// What went wrong, if something did; the start is lazy as far as pages are missing then.
+    /// The fault, if there was one; the start is then lazy as far as pages are missing.
     pub problem: Option<String>,
 }
 

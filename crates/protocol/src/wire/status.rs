@@ -52,12 +52,12 @@ pub struct Status {
     pub queue: u64,
     /// How long the oldest of them has waited, in milliseconds.
     pub oldest_wait_ms: Option<u64>,
-    /// The reader that has waited longest for missing pages: its file, and what it waits for.
+    /// The reader that has waited longest for missing pages: its file, and the reasons for its wait.
     pub oldest_reader: Option<Box<WaitReport>>,
     /// Whether it was told to stop and stays for readers only, to whom it refuses pages that are missing.
     #[serde(default)]
     pub ending: bool,
-    /// What the cache may take on its file system, in bytes, if a limit was set.
+    /// The size that the cache may have on its file system, in bytes, if a limit was set.
     pub cache_limit: Option<u64>,
     /// Counters.
     pub counters: Counters,
@@ -76,7 +76,7 @@ pub struct Status {
     pub snapshots_problem: Option<String>,
 }
 
-/// What containerd is served.
+/// The snapshots that are kept for containerd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotStatus {
     /// Snapshots that are written to.
@@ -118,7 +118,7 @@ pub struct ProcessStatus {
 pub struct ViewStatus {
     /// Its name.
     pub view: String,
-    /// Where it is mounted.
+    /// The directory on which it is mounted.
     pub path: PathBuf,
     /// The image it was made for first.
     pub reference: String,

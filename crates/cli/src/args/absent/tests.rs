@@ -19,7 +19,7 @@ const DOCKERS: &str = "add-host annotation attach blkio-weight blkio-weight-devi
     publish-all pull quiet read-only restart rm runtime security-opt shm-size sig-proxy stop-signal stop-timeout \
     storage-opt sysctl tmpfs tty ulimit use-api-socket user userns uts volume volume-driver volumes-from workdir";
 
-/// What the table says of each option: `same`, `differs` or `not there`.
+/// The class that the table gives each option: `same`, `differs` or `not there`.
 fn table() -> BTreeMap<String, String> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/containers-flags.md");
     let page = std::fs::read_to_string(page).unwrap();

@@ -1,10 +1,10 @@
 //! Plans which layers of which removed images leave the host.
 //!
-//! An image goes if it is kept for containerd alone, is not pinned, and no snapshot shows it. Of one that snapshots show in part,
-//! because another image has its lowest layers too, the others go. A snapshot of a lazy layer is one of every image with that
-//! chain of layers, whichever it was made for: containerd makes no second one. What another image that stays has, stays; so does
-//! what is pulled or shown just now, and that is tried again. Records of earlier versions do not say for whom an image is kept:
-//! it goes if containerd had it.
+//! An image goes if it is kept for containerd alone, is not pinned, and no snapshot shows it. If snapshots show a part of an image,
+//! because another image has its lowest layers too, the other layers go. A snapshot of a lazy layer is one of every image with that
+//! chain of layers, whichever it was made for: containerd makes no second one. Layers that another image has stay if that image
+//! stays. Images that are just being pulled or shown stay as well, and are tried again later. Records of earlier versions do not tell
+//! for which clients an image is kept: it goes if containerd had it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use xebec_snapshotter::lazy::Shown;
 use xebec_images::admission::chain_ids;
 use xebec_images::record::{ImageRecord, KeptFor};
 
-/// What shows which images are wanted.
+/// The facts that show which images are wanted.
 pub(super) struct Seen<'a> {
     pub(super) shown: &'a Shown,
     /// Images that were found a moment ago, of which a pull may be about to make the next snapshot; any, if that is not known.
@@ -25,7 +25,7 @@ pub(super) struct Seen<'a> {
     pub(super) is_viewed: &'a dyn Fn(Digest) -> bool,
 }
 
-/// What is to be done.
+/// The images and layers that leave, and those that stay.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) leaving: Vec<Leaving>,
@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) wanted: HashSet<LayerKey>,
     /// Nothing else would go, if it were asked again.
     pub(super) is_all: bool,
-    /// For whom those that leave were kept.
+    /// The clients that the leaving images were kept for, by manifest.
     kept_for: HashMap<Digest, Option<KeptFor>>,
 }
 
@@ -110,7 +110,7 @@ fn is_in_use(record: &ImageRecord, seen: &Seen<'_>) -> bool {
             .is_none_or(|found| found.contains(&record.manifest_digest))
     };
     seen.shown.pulled.contains(&manifest)
-        // What was removed since is found out anew.
+        // The facts about an image that was removed since are found out anew.
         || (!seen.shown.gone.contains(&manifest) && is_found())
         || (seen.is_viewed)(record.manifest_digest)
 }
@@ -136,7 +136,7 @@ mod tests {
     use super::super::protocol::record;
     use super::*;
 
-    /// An image of two layers, kept for containerd, and what snapshots show of it; which of its layers go.
+    /// An image of two layers, kept for containerd, and the layers of it that snapshots show; which of its layers go.
     fn going(change: impl FnOnce(&mut ImageRecord, &mut Shown)) -> Vec<usize> {
         let (mut image, mut shown) = (record(0, false), Shown::default());
         change(&mut image, &mut shown);

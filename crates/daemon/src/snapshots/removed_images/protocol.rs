@@ -27,9 +27,9 @@ enum Without {
     Pulls,
     /// No layer is offered while others go.
     Waiting,
-    /// What was found out of an image that goes is forgotten.
+    /// The facts about an image that goes are forgotten.
     Forgetting,
-    /// What is found out while layers go is forgotten.
+    /// Facts that are found out while layers go are forgotten.
     ForgettingMore,
     /// A snapshot is one of every image with its chain.
     Chains,
@@ -41,7 +41,7 @@ enum Without {
     Comparing,
 }
 
-/// What may go wrong.
+/// The faults that may occur.
 #[derive(Debug)]
 #[allow(dead_code, reason = "a panic tells it")]
 enum Wrong {
@@ -51,7 +51,7 @@ enum Wrong {
     Left(String),
 }
 
-/// Plays all orders. Gives how many states there are, or what went wrong.
+/// Plays all orders. Gives how many states there are, or the fault.
 fn play(begun: &World, without: Without) -> Result<usize, Wrong> {
     let (mut seen, mut open) = (HashSet::from([begun.clone()]), vec![begun.clone()]);
     while let Some(world) = open.pop() {

@@ -1,4 +1,4 @@
-//! What the tests of guarded mounts share: an EROFS image made by `mkfs.erofs`, a cache directory with its data
+//! The common world of the tests of guarded mounts: an EROFS image made by `mkfs.erofs`, a cache directory with its data
 //! file still empty, a guarded mount, and a filler that answers.
 
 use std::fs::File;

@@ -14,7 +14,7 @@ use super::super::plan::{Plan, Seen, plan};
 use super::world::{Actor, World};
 use super::{IMAGES, Without};
 
-/// What the actor has seen so far.
+/// The facts that the actor has seen so far.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct LayerRelease {
     at: Stage,
@@ -88,7 +88,7 @@ fn records(of: &BTreeMap<u8, bool>) -> Vec<ImageRecord> {
 }
 
 impl LayerRelease {
-    /// What is made of what was seen.
+    /// The plan by the facts that were seen.
     fn plan(&self, without: Without) -> Plan {
         let name = |image: &u8| digest("manifest", *image).to_string();
         let chain = |layers: &Vec<u8>| {

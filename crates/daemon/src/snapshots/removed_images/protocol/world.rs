@@ -1,4 +1,4 @@
-//! A host, and what actors other than the one that lets layers go do with it.
+//! A host, and the steps of all actors but the one that lets layers go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(super) enum Actor {
         at: Commanding,
     },
     LetGo(LayerRelease),
-    /// What was found out becomes too old to be believed.
+    /// The facts that were found out become too old to be believed.
     Age,
     Restart,
     Done,
@@ -64,7 +64,7 @@ pub(super) struct World {
     /// A process may have left layers that are in no record: it died before that, or only asked about an image that went meanwhile.
     pub(super) has_left_some: bool,
     pub(super) going: Option<u8>,
-    /// What containerd has.
+    /// The images that containerd has.
     pub(super) pulled: BTreeSet<u8>,
     pub(super) actors: Vec<Actor>,
 }
@@ -194,7 +194,7 @@ impl World {
         Actor::Done
     }
 
-    /// containerd removes what no image needs that it has or pulls.
+    /// containerd removes each snapshot that no image needs which it has or is pulling.
     pub(super) fn remove(&mut self, image: u8, depth: usize) -> Actor {
         self.pulled.remove(&image);
         if depth == 0 {
@@ -243,7 +243,7 @@ impl World {
         })
     }
 
-    /// What is in no file is lost.
+    /// State that is in no file is lost.
     pub(super) fn restart(&mut self) {
         self.has_left_some = true;
         self.admissions.clear();
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// What is wrong, if anything is.
+    /// Fails if an image that is used lacks its record or a layer.
     pub(super) fn check(&self) -> Result<(), Wrong> {
         let snapshots = self
             .snapshots
@@ -287,7 +287,7 @@ impl World {
         Ok(())
     }
 
-    /// What is left when nobody does anything any more.
+    /// Fails if something needless is left when nobody does anything any more.
     pub(super) fn check_rest(mut self) -> Result<(), Wrong> {
         self.admissions.clear();
         self.gone.get_or_insert_default();
