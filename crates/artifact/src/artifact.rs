@@ -77,7 +77,7 @@ impl LayerBlobs {
     }
 }
 
-/// What an artifact manifest says.
+/// The contents of an artifact manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Artifact {
     /// By layer digest.
@@ -93,17 +93,17 @@ pub enum ArtifactError {
     /// Some other artifact.
     #[error("artifact type {found:?} is not {wanted:?}")]
     Type {
-        /// What it says.
+        /// The artifact type of the manifest.
         found: String,
-        /// What it should say.
+        /// The artifact type that it should have.
         wanted: &'static str,
     },
     /// It belongs to another image.
     #[error("the artifact's subject is {found}, not the image {wanted}")]
     Subject {
-        /// What it says.
+        /// The subject of the manifest.
         found: String,
-        /// What it should say.
+        /// The image that it should refer to.
         wanted: Digest,
     },
     /// It has not what makes it one.

@@ -6,15 +6,15 @@ use xebec_index::indexer::{IndexedLayer, Laziness};
 
 use crate::artifact::{BlobRef, LayerBlobs};
 
-/// What was read is not the layer that the image names.
+/// The indexer read another layer than the image names.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the layer's {what} is {found}, but the image says {wanted}; Xebec keeps nothing of it")]
 pub struct OtherLayer {
     /// Which of the two digests differs.
     pub what: &'static str,
-    /// What the image says.
+    /// The digest that the image names.
     pub wanted: Digest,
-    /// What was read.
+    /// The digest of the layer that was read.
     pub found: Digest,
 }
 
@@ -36,7 +36,7 @@ pub struct MadeIndex {
 }
 
 impl MadeIndex {
-    /// What the indexer made of the layer with this digest and diff ID.
+    /// The index that the indexer made of the layer with this digest and diff ID.
     ///
     /// # Errors
     /// When it read something else.
@@ -70,7 +70,7 @@ impl MadeIndex {
         ]
     }
 
-    /// What an artifact lists of it.
+    /// The blobs that an artifact lists of it.
     pub fn blobs(&self) -> LayerBlobs {
         let index = BlobRef {
             digest: Digest::of(&self.encoded),
@@ -80,7 +80,7 @@ impl MadeIndex {
     }
 }
 
-/// What an artifact lists of an index that is stored as the blob `encoded`.
+/// The blobs that an artifact lists of an index that is stored as the blob `encoded`.
 pub fn blobs_of(encoded: BlobRef, index: &LayerIndex) -> LayerBlobs {
     let blob = |section: &Option<Section>| {
         section.as_ref().map(|section| BlobRef {

@@ -1,4 +1,4 @@
-//! What a user may set about registries, as a section of Xebec's TOML configuration.
+//! The registry settings of a user: a section of Xebec's TOML configuration.
 //!
 //! Everything has a default that suits a public registry; `docs/registries.md` shows the file. Durations are
 //! written as `"500ms"`, `"30s"`, `"5m"`.
@@ -14,7 +14,7 @@ use crate::credentials::Login;
 use crate::credentials::providers::ProviderSettings;
 use crate::reference::split_host_port;
 
-/// What the file of these settings is called, where its path is not known.
+/// The name by which messages call the file of these settings where its path is not known.
 pub(crate) const SETTINGS_FILE: &str = "registries.toml";
 
 /// The names of all settings, at the top of the file.
@@ -54,7 +54,7 @@ pub struct ClientConfig {
     /// The same after it.
     #[serde(skip)]
     pub docker_configs_after: Vec<PathBuf>,
-    /// What registries are sent whatever the files say: a login that is being tried.
+    /// A login that is being tried. Registries are sent it in place of any login of the files.
     #[serde(skip)]
     pub login: Option<Login>,
     /// The kubelet's credential providers, which are asked after all files.

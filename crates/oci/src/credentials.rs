@@ -31,7 +31,7 @@ pub use stored::LoginFile;
 /// Where credentials come from. Files of podman have the form of docker's.
 #[derive(Debug, Clone, Default)]
 pub struct CredentialStore {
-    /// What is used whatever the files say.
+    /// The login that is used in place of any login of the files.
     login: Option<Login>,
     /// Files as docker writes them, in the order in which they are asked.
     files: Vec<PathBuf>,
@@ -81,7 +81,7 @@ impl CredentialStore {
         self
     }
 
-    /// What is said where nothing was found: which files have nothing.
+    /// The note that no login was found. It lists the files without one.
     pub(crate) fn nothing_sent(&self, registry: &str) -> SentLogin {
         SentLogin::Nothing {
             registry: registry.to_owned(),

@@ -13,18 +13,18 @@ use xebec_format::digest::Digest;
 use crate::credentials::SentLogin;
 use crate::manifest::ManifestError;
 
-/// What was asked of which registry.
+/// The registry of a call, and the content or action that the call asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// `host[:port]`.
     pub registry: String,
     /// Path in the registry; `None` when the registry as a whole was asked.
     pub repository: Option<String>,
-    /// What it was asked for.
+    /// The content or action that the call asked for.
     pub object: Object,
 }
 
-/// What a registry can be asked for.
+/// The things that a registry can be asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
     /// Whether it is a registry at all.
@@ -35,15 +35,15 @@ pub enum Object {
     Blob(Digest),
     /// A byte range of a blob.
     Range(Digest, Range<u64>),
-    /// What refers to a manifest.
+    /// The manifests that refer to a manifest.
     Referrers(Digest),
-    /// Which tags a repository has.
+    /// The list of a repository's tags.
     Tags,
-    /// Which repositories there are.
+    /// The list of the registry's repositories.
     Catalog,
-    /// To take a blob.
+    /// The upload of a blob.
     BlobUpload(Digest),
-    /// To take a manifest under a tag or digest.
+    /// The upload of a manifest under a tag or digest.
     ManifestUpload(String),
 }
 
@@ -69,13 +69,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// What went wrong in one try.
+/// The reason why one try failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// No connection came about.
     #[error("no connection: {0}")]
     Connect(String),
-    /// That no connection comes about is known at once: nobody listens there, or there is no way there.
+    /// No connection comes about, and that is known at once: nobody listens there, or there is no way there.
     #[error("no connection: {0}")]
     NobodyThere(String),
     /// There is no host of this name.
@@ -103,9 +103,9 @@ pub enum Fault {
     Status {
         /// The status code.
         code: u16,
-        /// What the body said, shortened.
+        /// The message in the body, shortened.
         message: String,
-        /// What `Retry-After` asked for.
+        /// The time that `Retry-After` asked for.
         retry_after: Option<Duration>,
     },
     /// The body ended before it was complete.
@@ -122,9 +122,9 @@ pub enum Fault {
     /// The content does not have the digest by which it was asked for.
     #[error("wrong content: expected {expected}, got {got}")]
     WrongDigest {
-        /// What was asked for.
+        /// The digest of the content that was asked for.
         expected: Digest,
-        /// What came.
+        /// The digest of the bytes that came.
         got: Digest,
     },
     /// The body is larger than is accepted for this kind of content.
@@ -165,11 +165,11 @@ fn or_misspelt(login: &SentLogin) -> &'static str {
     }
 }
 
-/// What to do about a registry that cannot be reached.
+/// Advice to the user about a registry that cannot be reached.
 fn reach_advice(cause: &Fault, target: &Target, settings: &Path) -> String {
     let (registry, settings) = (&target.registry, settings.display());
     match cause {
-        // What a server without TLS answers looks like none of its messages.
+        // A server without TLS answers with bytes that look like none of its messages.
         Fault::Tls(text) if text.contains("InvalidMessage") || text.contains("corrupt message") => format!(
             "it does not seem to speak TLS: if that is right, write plain_http = [{registry:?}] into {settings}"
         ),
@@ -237,7 +237,7 @@ impl Fault {
         matches!(self, Fault::WrongRange(_) | Fault::WrongDigest { .. })
     }
 
-    /// Whether the registry refuses who asks: a person can mend that, or a credential helper.
+    /// Whether the registry refuses the client: a person can mend that, or a credential helper.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -270,15 +270,15 @@ pub enum ClientError {
     CaFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason why it cannot be used.
         reason: String,
     },
     /// The registry does not have it.
     #[error("{target} was not found{}; check the name, and that it was pushed there", explain(.message))]
     NotFound {
-        /// What was asked for.
+        /// The content that was asked for.
         target: Box<Target>,
-        /// What the registry said.
+        /// The message of the registry.
         message: String,
     },
     /// The repository does not have the tag.
@@ -288,7 +288,7 @@ pub enum ClientError {
         repository: String,
         /// The tag.
         tag: String,
-        /// What it has instead.
+        /// The tags that the repository has instead, in words.
         offered: String,
     },
     /// The registry does not have the repository.
@@ -300,22 +300,22 @@ pub enum ClientError {
     /// The registry wants credentials, or others.
     #[error("{target}: not authorized ({cause}){login}; run `xebec login {}`{}", .target.registry, or_misspelt(.login))]
     Unauthorized {
-        /// What was asked for.
+        /// The content or action that was asked for.
         target: Box<Target>,
         /// The last answer.
         cause: Fault,
-        /// Which login was sent.
+        /// The login that was sent.
         login: Box<SentLogin>,
     },
-    /// The registry knows who asks and refuses.
+    /// The registry knows the client and refuses.
     #[error("{target}: access denied{}{login}; ask the owner of the repository for access, or run `xebec login {}` \
              as someone who has it", explain(.message), .target.registry)]
     Denied {
-        /// What was asked for.
+        /// The content or action that was asked for.
         target: Box<Target>,
-        /// What the registry said.
+        /// The message of the registry.
         message: String,
-        /// Which login was sent.
+        /// The login that was sent.
         login: Box<SentLogin>,
     },
     /// The registry asked to be left alone for longer than the call may last.
@@ -324,7 +324,7 @@ pub enum ClientError {
              `xebec login {}` for a higher limit, or configure a mirror", tries(*attempts), .target.registry
     )]
     RateLimited {
-        /// What was asked for.
+        /// The content or action that was asked for.
         target: Box<Target>,
         /// Tries, the first included.
         attempts: u32,
@@ -337,7 +337,7 @@ pub enum ClientError {
         tries(*attempts), reach_advice(.cause, .target, .settings)
     )]
     Unreachable {
-        /// What was asked for.
+        /// The content or action that was asked for.
         target: Box<Target>,
         /// Tries, the first included.
         attempts: u32,
@@ -352,7 +352,7 @@ pub enum ClientError {
              host asks (/etc/resolv.conf)"
     )]
     UnknownHost {
-        /// What was asked for.
+        /// The content or action that was asked for.
         target: Box<Target>,
         /// Its name.
         host: String,
@@ -363,7 +363,7 @@ pub enum ClientError {
         tries(*attempts), .target.registry
     )]
     Failed {
-        /// What was asked for.
+        /// The content or action that was asked for.
         target: Box<Target>,
         /// Tries, the first included.
         attempts: u32,
@@ -376,9 +376,9 @@ pub enum ClientError {
              on the way is damaged or dishonest", tries(*attempts)
     )]
     WrongDigest {
-        /// What was asked for, by digest.
+        /// The content that was asked for by its digest.
         target: Box<Target>,
-        /// What came.
+        /// The digest of the bytes that came.
         got: Digest,
         /// Tries, the first included.
         attempts: u32,
@@ -386,7 +386,7 @@ pub enum ClientError {
     /// The content is larger than Xebec reads for its kind.
     #[error("{target}: {size} bytes is more than the limit of {limit}")]
     TooLarge {
-        /// What was asked for.
+        /// The content that was asked for.
         target: Box<Target>,
         /// Its length, or a lower bound of it.
         size: u64,
@@ -396,23 +396,23 @@ pub enum ClientError {
     /// The manifest cannot be used.
     #[error("{target}: {source}")]
     Manifest {
-        /// Which manifest.
+        /// The manifest.
         target: Box<Target>,
-        /// What is wrong with it.
+        /// The fault of the manifest.
         source: ManifestError,
     },
     /// The image's config cannot be used.
     #[error("{target}: the image config cannot be used: {reason}")]
     ImageConfig {
-        /// Which config.
+        /// The config.
         target: Box<Target>,
-        /// What is wrong with it.
+        /// The fault of the config.
         reason: String,
     },
     /// The manifest is not of a container image.
     #[error("{target} is not a container image but an artifact with config type {media_type:?}")]
     NotAnImage {
-        /// Which manifest.
+        /// The manifest.
         target: Box<Target>,
         /// Type of its config.
         media_type: String,
@@ -420,17 +420,17 @@ pub enum ClientError {
     /// The image is not made for this platform.
     #[error("{target} has no image for {platform}; it has: {}", .offered.join(", "))]
     NoPlatform {
-        /// Which index or image.
+        /// The index or image.
         target: Box<Target>,
-        /// What was wanted.
+        /// The platform that the caller wants.
         platform: String,
-        /// What there is.
+        /// The platforms that the index offers.
         offered: Vec<String>,
     },
     /// The range asked for is empty, reversed or too long.
     #[error("{target}: a range must have between 1 and {limit} bytes")]
     InvalidRange {
-        /// What was asked for.
+        /// The content that was asked for.
         target: Box<Target>,
         /// Longest range.
         limit: u64,
@@ -438,11 +438,11 @@ pub enum ClientError {
     /// A file to be pushed cannot be read.
     #[error("{target}: cannot read {path}: {source}")]
     Source {
-        /// What was to be pushed.
+        /// The content that was to be pushed.
         target: Box<Target>,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
@@ -530,7 +530,7 @@ impl ClientError {
             )
     }
 
-    /// What was asked for, if it was a registry.
+    /// The content or action that was asked for, if a registry was asked.
     pub fn target(&self) -> Option<&Target> {
         match self {
             Self::Config(_) | Self::CaFile { .. } | Self::NoTag { .. } | Self::NoRepository { .. } => None,

@@ -16,7 +16,7 @@ use crate::transport::http::error_message;
 /// Longest text of a registry that a message shows, in characters: five tags with what is said around them.
 const MAX_SHOWN: usize = 1000;
 
-/// What a registry or its token server sends beside manifests and blobs, each in the place of all others.
+/// Messages of a registry or its token server, other than manifests and blobs. The bytes are tried in the place of each of them.
 ///
 /// # Panics
 /// When a message would have what a terminal acts on, or a header would have more than one line.

@@ -29,7 +29,7 @@ pub struct ImageConfig {
     /// How to run it.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub config: RunConfig,
-    /// What the layers contain.
+    /// The diff IDs of the layers.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub rootfs: RootFs,
 }
@@ -44,7 +44,7 @@ pub struct RunConfig {
     /// `KEY=value`.
     #[serde(deserialize_with = "null_is_empty")]
     pub env: Vec<String>,
-    /// What comes before the command.
+    /// The beginning of the command line, before the command.
     #[serde(deserialize_with = "null_is_empty")]
     pub entrypoint: Vec<String>,
     /// The command, or the arguments of the entrypoint.
@@ -87,7 +87,7 @@ impl ImageConfig {
         serde_json::from_slice(bytes)
     }
 
-    /// What the image runs on; `None` if it does not say.
+    /// The platform that the image runs on; `None` if the config does not name it.
     pub fn platform(&self) -> Option<Platform> {
         if self.os.is_empty() || self.architecture.is_empty() {
             return None;

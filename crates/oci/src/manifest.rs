@@ -22,11 +22,11 @@ pub const MAX_LAYERS: usize = 4096;
 /// Most entries of one index.
 pub const MAX_INDEX_ENTRIES: usize = 8192;
 
-/// What a manifest says of a blob or of another manifest.
+/// The description of a blob or of another manifest, as it stands in a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What kind of content it is.
+    /// Media type of the content.
     pub media_type: String,
     /// Digest of the content.
     pub digest: Digest,
@@ -49,7 +49,7 @@ pub struct Descriptor {
     /// Type of an artifact, in entries of a referrers list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
-    /// What an image runs on, in entries of an index.
+    /// The platform that an image runs on, in entries of an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<Platform>,
     /// The content itself in base64, for small content.
@@ -106,7 +106,7 @@ pub struct ImageManifest {
     /// Layers, lowest first; blobs of an artifact.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub layers: Vec<Descriptor>,
-    /// What this artifact refers to.
+    /// The manifest that this artifact refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Descriptor>,
     /// Free-form facts.
@@ -143,7 +143,7 @@ pub struct Index {
     /// The entries.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub manifests: Vec<Descriptor>,
-    /// What this artifact refers to.
+    /// The manifest that this artifact refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Descriptor>,
     /// Free-form facts.
@@ -197,7 +197,7 @@ impl Index {
     }
 }
 
-/// What a registry has under a tag or digest.
+/// The manifest that a registry has under a tag or digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Manifest {
     /// One image or artifact.

@@ -33,7 +33,7 @@ pub enum LayerEncoding {
     Zstd,
 }
 
-/// The encoding that a layer's media type claims, whatever it says of distribution; `None`: not a layer of an image.
+/// The encoding that a layer's media type claims, distributable or not; `None`: not a layer of an image.
 pub fn layer_encoding(media_type: &str) -> Option<LayerEncoding> {
     match media_type {
         "application/vnd.oci.image.layer.v1.tar"

@@ -29,7 +29,7 @@ pub(crate) fn lacks_referrers(memory: &dyn RegistryMemory, server: &str) -> bool
         .is_some_and(|ago| ago < LACK_LASTS)
 }
 
-/// What is kept as long as the client.
+/// A memory that lasts as long as the client.
 #[derive(Debug, Default)]
 pub(crate) struct ShortMemory(Mutex<HashMap<String, SystemTime>>);
 

@@ -1,8 +1,7 @@
-//! Which of an index's images fits a host.
+//! The choice of the image in an index that fits a host.
 //!
-//! Matching follows containerd's `platforms` package: a host names its best platform first and then what it
-//! can run as well (older ARM variants, lower x86-64 levels, 32-bit on 64-bit), and the first entry of that
-//! list that an index offers is taken.
+//! Matching follows containerd's `platforms` package. A host names its best platform first and then the others that it can run (older
+//! ARM variants, lower x86-64 levels, 32-bit on 64-bit). The first entry of that list that an index offers is taken.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +15,7 @@ pub struct Platform {
     pub os: String,
     /// For example `amd64` or `arm64`.
     pub architecture: String,
-    /// For example `v7` of `arm`. What is the normal case of an architecture (`v8` of `arm64`) may be absent.
+    /// For example `v7` of `arm`. The usual variant of an architecture (`v8` of `arm64`) may be absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
 }
@@ -84,7 +83,7 @@ impl Platform {
         }
     }
 
-    /// What a host of this platform can run, best first (containerd's `platformVector`).
+    /// The platforms whose images a host of this platform can run, best first (containerd's `platformVector`).
     pub fn runs(&self) -> Vec<Platform> {
         let own = self.normalized();
         let with = |architecture: &str, variant: Option<String>| Platform {

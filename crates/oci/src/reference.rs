@@ -1,9 +1,8 @@
-//! What a user types to name an image: `[host[:port]/]path[:tag][@digest]`.
+//! The name that a user types for an image: `[host[:port]/]path[:tag][@digest]`.
 //!
-//! The grammar is that of the `reference` package of CNCF distribution, and so are the defaults: a first
-//! component that could not be a host belongs to the path, the registry is then `docker.io`, and a single
-//! name there means `library/name`. A parsed [`Reference`] prints in full, and what it prints parses to
-//! itself.
+//! Grammar and defaults are those of the `reference` package of CNCF distribution: a first component that could not be a host belongs
+//! to the path, the registry is then `docker.io`, and a single name there means `library/name`. A parsed [`Reference`] prints in full,
+//! and what it prints parses to itself.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,7 +77,7 @@ pub enum ReferenceError {
     /// Host and path are longer than [`MAX_NAME_LENGTH`].
     #[error("a name of {0} bytes is longer than 255")]
     TooLong(usize),
-    /// What follows `@` is no digest.
+    /// The text after `@` is no digest.
     #[error(transparent)]
     Digest(#[from] DigestError),
 }
@@ -166,7 +165,7 @@ impl Reference {
         self.digest.is_some()
     }
 
-    /// What to ask the registry for: the digest if there is one, else the tag, else `latest`.
+    /// The name by which the registry is asked for the manifest: the digest if there is one, else the tag, else `latest`.
     pub fn manifest_name(&self) -> String {
         match (&self.digest, &self.tag) {
             (Some(digest), _) => digest.to_string(),
@@ -204,7 +203,7 @@ impl FromStr for Reference {
     }
 }
 
-/// What is wrong with a text that is no reference, if other programs (skopeo, podman, browsers) take it for the place of an image.
+/// The error of a text that is no reference, if other programs (skopeo, podman, browsers) take it for the place of an image.
 fn foreign(text: &str) -> Option<ReferenceError> {
     let (scheme, rest) = text.split_once(':')?;
     let text = text.to_owned();

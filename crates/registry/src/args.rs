@@ -288,7 +288,7 @@ pub(crate) struct Mirror {
     /// Only tags that this covers, as 1.*; signatures and referrers come along. May be given several times.
     #[arg(long = "tag", value_name = "PATTERN", value_parser = TagPattern::parse, requires = "source")]
     pub(crate) tags: Vec<TagPattern>,
-    /// What stands before the names here.
+    /// The prefix that the names get here.
     #[arg(long, value_name = "PREFIX", requires = "source")]
     pub(crate) to: Option<String>,
     /// Speak to the source without TLS.

@@ -153,7 +153,7 @@ fn state(damage: &Damage) -> String {
     }
 }
 
-/// What names it, and what is to be done.
+/// The manifests that name it, and the next step, for people.
 fn advice(left: &LeftOut) -> String {
     let is_manifest = left.damage == Damage::Manifest;
     // A manifest stands there itself, before the indexes that list it.

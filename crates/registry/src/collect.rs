@@ -49,7 +49,7 @@ pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
     })
 }
 
-/// What goes, or would go, and why.
+/// Says which thing goes, or would go, and why.
 fn say(gone: &Gone, dry_run: bool) {
     let Gone {
         repository,
@@ -71,7 +71,7 @@ fn say(gone: &Gone, dry_run: bool) {
     }
 }
 
-/// What was done, or would be, a line for each kind of thing.
+/// Reports the effects of a collection, or those that it would have, a line for each kind of thing.
 fn report(collected: &Collected, dry_run: bool) {
     let verb = if dry_run { "would be " } else { "" };
     let lines = [

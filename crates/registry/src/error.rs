@@ -1,5 +1,5 @@
-//! What a client is told when a request is not carried out: the codes of the distribution specification, each with a detail that says
-//! what is wrong and what to do.
+//! Answers to requests that are not carried out: the codes of the distribution specification, each with a detail that says what is
+//! wrong and what to do.
 
 use hyper::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{HeaderMap, StatusCode};
@@ -106,7 +106,7 @@ impl Code {
         }
     }
 
-    /// What it means, for people.
+    /// The meaning of the code, for people.
     fn message(self) -> &'static str {
         match self {
             Self::BlobUnknown => "the repository does not have this blob",

@@ -45,7 +45,7 @@ async fn expect(store: &Store, args: &Import, options: &ImportOptions, tally: &T
         dry_run: true,
         ..options.clone()
     };
-    // What is wrong is said when it is met again.
+    // Problems are reported when the import itself meets them again.
     let counted = Arc::new(Tally::default());
     take_over(store, &args.directory, &options, &counted).await?;
     let counted = counted.read(usize::MAX);

@@ -22,14 +22,14 @@ const PIECE: u64 = 1024;
 /// When a client that got no room may ask again, in seconds.
 const AGAIN: &str = "2";
 
-/// The room, and who has how much of it.
+/// The room, and each client's part of it.
 #[derive(Debug)]
 pub struct Memory {
     all: Arc<Semaphore>,
     of_one: usize,
     patience: Duration,
     clients: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
-    /// Manifests that are being read: who asks for one of them reads the same bytes.
+    /// Manifests that are being read: all clients that ask for one of them read the same bytes.
     shared: Mutex<HashMap<Digest, Weak<Held>>>,
 }
 

@@ -71,7 +71,7 @@ fn settings(source: &str, args: &Arguments) -> MirrorSettings {
     }
 }
 
-/// What the configuration lets pushes do.
+/// The rules that the configuration has for pushes.
 pub(crate) fn rules(config: &Config) -> Rules {
     let immutability = config.immutability.clone();
     Rules {

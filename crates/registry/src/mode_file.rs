@@ -24,7 +24,7 @@ pub struct ModeFile {
 }
 
 impl ModeFile {
-    /// What the configuration says, and the file instead where there is one.
+    /// The mode of the configuration, and that of the file in its place where there is one.
     pub fn new(path: PathBuf, configured: Mode) -> Self {
         Self {
             path: Some(path),

@@ -1,4 +1,4 @@
-//! What `import` and `mirror` say while they run, on standard error, and at their end, on standard output.
+//! Output of `import` and `mirror`: the progress on standard error, and the result on standard output.
 
 use std::time::{Duration, Instant};
 

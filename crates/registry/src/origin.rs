@@ -28,7 +28,7 @@ pub(crate) fn is_of_another_site(parts: &Parts) -> bool {
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let value = headers.get(name)?;
-    // What is no text is no word of a browser of ours.
+    // A header that is no text does not come from a browser's page of this registry.
     Some(value.to_str().unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! What a package installs beside the program, made from the command line's own description: man pages and completion scripts.
+//! Files that a package installs beside the program, made from the command line's own description: man pages and completion scripts.
 
 use std::path::Path;
 

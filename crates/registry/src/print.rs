@@ -1,5 +1,5 @@
-//! What this program writes on standard output and standard error. Clippy denies `println!` and its kin, which panic when the other end
-//! is gone. What cannot be written is dropped: the log and the exit code say how a command ended.
+//! Output of this program on standard output and standard error. Clippy denies `println!` and its kin, which panic when the other end
+//! is gone. Text that cannot be written is dropped: the log and the exit code say how a command ended.
 
 use std::fmt;
 use std::io::{self, Write as _};

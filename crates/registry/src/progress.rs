@@ -42,7 +42,7 @@ impl Drop for Progress {
     }
 }
 
-/// What cannot be written is dropped.
+/// Writes a text on standard error. Text that cannot be written is dropped.
 fn write(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes());

@@ -1,4 +1,4 @@
-//! What requests say in their headers and queries. Pure: text in, a value or nothing out.
+//! Headers and queries of requests. Pure: text in, a value or nothing out.
 //!
 //! * [`Wanted`]: the part of a blob that `Range` asks for.
 //! * [`upload_range`]: where the bytes of an upload's request belong, by `Content-Range`.
@@ -75,7 +75,7 @@ pub fn upload_range(header: &str) -> Option<Range<u64>> {
     (first <= last && last < u64::MAX).then(|| first..last + 1)
 }
 
-/// Which media types a client takes.
+/// The media types that a client takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
     /// Without those of weight 0.
@@ -150,7 +150,7 @@ impl Query {
     }
 }
 
-/// Which part of a list is asked for.
+/// The part of a list that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paging {
     /// As many at most.

@@ -1,8 +1,8 @@
-//! From a request's path to what is asked for. Pure: bytes in, a value or an error out.
+//! From a request's path to the thing that is asked for. Pure: bytes in, a value or an error out.
 //!
 //! Names of repositories hold slashes, and may hold words such as `manifests` or `blobs`, so a path is read from its end. It is
-//! decoded once, before it is read; a slash that was encoded is refused, since a proxy in front may have seen another name. What the
-//! grammar of names does not allow (`..`, capital letters, empty components) is an error here, before anything is looked up.
+//! decoded once, before it is read; a slash that was encoded is refused, since a proxy in front may have seen another name. A name that
+//! the grammar does not allow (`..`, capital letters, empty components) is an error here, before anything is looked up.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use xebec_store::{Digest, RepositoryName, Tag, UploadId};
 /// The longest path that is read: a repository's name of 255 bytes, a digest of SHA-512, and room for what is encoded.
 pub const MAX_PATH: usize = 2048;
 
-/// What a manifest is asked for by.
+/// The tag or digest by which a manifest is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reference {
     /// By its tag.
@@ -29,7 +29,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// What a request is about.
+/// The thing that a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `/v2/`: whether this is a registry, and whether one has to log in.
@@ -163,7 +163,7 @@ impl Route {
         }
     }
 
-    /// Which methods the endpoint knows, as `Allow` lists them.
+    /// The methods that the endpoint knows, as `Allow` lists them.
     pub fn methods(&self) -> &'static str {
         match self {
             Self::Manifest(..) => "GET, HEAD, PUT, DELETE",

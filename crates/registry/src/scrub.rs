@@ -79,7 +79,7 @@ fn upstreams(store: &Store, config: &Config) -> anyhow::Result<Upstreams> {
     upstreams.context("cannot ask upstreams for what is damaged; --no-mend scrubs without them")
 }
 
-/// Which repositories have what is damaged, and whether an upstream gives it again.
+/// The damaged and missing blobs, each with the repositories that have it, and with the outcome of fetching it from an upstream again.
 async fn damages(store: &Store, upstreams: &Upstreams, scrubbed: &Scrubbed) -> anyhow::Result<Vec<Damage>> {
     let wrong = scrubbed.damaged.iter().map(|digest| (digest, false));
     let missing = scrubbed.missing.iter().map(|digest| (digest, true));
@@ -117,7 +117,7 @@ impl Damage {
         }
     }
 
-    /// What became of it, or what is to be done.
+    /// The outcome of mending it, or the next step, for people.
     fn advice(&self) -> String {
         if let Some(registry) = &self.mended {
             return format!("{registry} has given it again");

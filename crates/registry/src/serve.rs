@@ -46,7 +46,7 @@ pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
     allow_files();
     let runtime = crate::runtime()?;
     let outcome = runtime.block_on(run(config));
-    // What reads and writes in the background is finished or harmless; nobody waits for it.
+    // Reads and writes in the background are finished or harmless; nobody waits for them.
     runtime.shutdown_timeout(Duration::from_secs(5));
     outcome
 }
@@ -113,7 +113,7 @@ fn look_elsewhere(registry: &mut Registry, config: &Config, arrived: &Arc<Notify
     Ok(())
 }
 
-/// Has the registry recognize who asks, write down what they do, and tell others of it.
+/// Has the registry recognize callers, write down what they do, and tell others of it.
 fn protect(registry: &mut Registry, config: &Config) -> anyhow::Result<()> {
     match &config.auth {
         Some(auth) => {

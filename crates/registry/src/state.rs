@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct ApiSettings {
     pub sparse: bool,
     /// How long the addresses last by which clients read blobs from the object store; without it, they read them here.
     pub redirect: Option<Duration>,
-    /// How many names one page of repositories looks at. What the caller may not see takes time, too.
+    /// How many names one page of repositories looks at. Names that the caller may not see take time, too.
     pub looked_at: usize,
 }
 
@@ -44,7 +44,7 @@ impl Default for ApiSettings {
     }
 }
 
-/// A registry: what it keeps, who may use it, and who is told of it.
+/// A registry: its store, the rights of callers, and those who are told of events.
 pub struct Registry {
     /// Blobs and manifests.
     pub store: Store,
@@ -60,15 +60,15 @@ pub struct Registry {
     pub incoming: Memory,
     /// Figures.
     pub metrics: Metrics,
-    /// Which tags stay as they are.
+    /// The tags that stay as they are.
     pub immutability: Immutability,
     /// How much may be stored.
     pub quotas: Quotas,
-    /// Held by who adds up what is stored.
+    /// Held while the stored bytes are added up.
     pub(crate) adding_up: tokio::sync::Mutex<()>,
     /// Whether anything may be written, or served.
     pub mode: ModeFile,
-    /// What failed or was slow lately.
+    /// Requests that failed or were slow lately.
     pub activity: Activity,
     /// The parts that hear what happens.
     pub listeners: Vec<Arc<dyn Listener>>,

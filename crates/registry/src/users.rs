@@ -14,7 +14,7 @@ use xebec_registry::config::Config;
 
 use crate::args::{UserAction, Users};
 
-/// What a terminal sends for Ctrl-C when it does not act on it itself.
+/// The character that a terminal sends for Ctrl-C when it does not act on it itself.
 const INTERRUPT: char = '\u{3}';
 
 /// Carries a command out.

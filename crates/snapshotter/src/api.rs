@@ -19,7 +19,7 @@ pub struct Mount {
     /// The file system's type: `bind` or `overlay`.
     #[prost(string, tag = "1")]
     pub r#type: String,
-    /// What is mounted.
+    /// The device, or the directory that is bound.
     #[prost(string, tag = "2")]
     pub source: String,
     /// Where in the container; never used here.
@@ -76,7 +76,7 @@ pub struct Info {
     /// The name of what it is made on; empty for none.
     #[prost(string, tag = "2")]
     pub parent: String,
-    /// What it is.
+    /// The kind of the snapshot.
     #[prost(enumeration = "Kind", tag = "3")]
     pub kind: i32,
     /// When it was made, or committed.
@@ -85,7 +85,7 @@ pub struct Info {
     /// When it was updated last.
     #[prost(message, optional, tag = "5")]
     pub updated_at: Option<Timestamp>,
-    /// Whatever clients wish to note.
+    /// Labels that clients have set.
     #[prost(map = "string, string", tag = "6")]
     pub labels: HashMap<String, String>,
 }
@@ -110,7 +110,7 @@ pub struct PrepareRequest {
 /// `PrepareSnapshotResponse`, `ViewSnapshotResponse` and `MountsResponse`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct MountsResponse {
-    /// What to mount, in this order.
+    /// The mounts to make, in this order.
     #[prost(message, repeated, tag = "1")]
     pub mounts: Vec<Mount>,
 }
@@ -121,7 +121,7 @@ pub struct KeyRequest {
     /// Unused.
     #[prost(string, tag = "1")]
     pub snapshotter: String,
-    /// Of which snapshot.
+    /// The snapshot's key or name.
     #[prost(string, tag = "2")]
     pub key: String,
 }
@@ -132,7 +132,7 @@ pub struct CommitRequest {
     /// Unused.
     #[prost(string, tag = "1")]
     pub snapshotter: String,
-    /// What it is called from now on.
+    /// The name of the snapshot from now on.
     #[prost(string, tag = "2")]
     pub name: String,
     /// The active snapshot.
@@ -141,7 +141,7 @@ pub struct CommitRequest {
     /// Labels, instead of those that it had.
     #[prost(map = "string, string", tag = "4")]
     pub labels: HashMap<String, String>,
-    /// What it comes to lie on, if it was made on nothing.
+    /// The snapshot that it comes to lie on, if it was made on nothing.
     #[prost(string, tag = "5")]
     pub parent: String,
 }
@@ -163,7 +163,7 @@ pub struct UpdateRequest {
     /// New values; only labels can change.
     #[prost(message, optional, tag = "2")]
     pub info: Option<Info>,
-    /// Which of them: `labels`, `labels.NAME`; all that can change if there are none.
+    /// The values that change: `labels`, `labels.NAME`; all that can change if there are none.
     #[prost(message, optional, tag = "3")]
     pub update_mask: Option<FieldMask>,
 }

@@ -1,5 +1,4 @@
-//! What lies beside the store: one directory for what a snapshot adds, one for overlayfs to work in, and those on their
-//! way out.
+//! Directories beside the store: one for the files that a snapshot adds, one for overlayfs to work in, and those on their way out.
 //!
 //! ```text
 //! <root>/snapshots.redb
@@ -11,9 +10,8 @@
 //! <root>/reserve      room for when the disk is full
 //! ```
 //!
-//! Ids are numbers in base 36, and all that can be a lower directory lies in one: overlayfs takes options of one page
-//! (4096 bytes) in all, containerd passes names relative to the directory that they have in common, and so 500 layers
-//! fit with ids up to 36⁵.
+//! Ids are numbers in base 36, and all possible lower directories lie in one. Overlayfs takes options of one page (4096 bytes) in all,
+//! and containerd passes names relative to the directory that they have in common. So 500 layers fit with ids up to 36⁵.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -36,7 +34,7 @@ pub struct Directories {
     removed: AtomicU64,
 }
 
-/// What a snapshot's own directory looks like from above.
+/// Owner and permissions of a snapshot's own directory, which a container sees as its root's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looks {
     /// Permissions.
@@ -107,7 +105,7 @@ impl Directories {
         synced.map_err(|error| SnapshotError::io("sync", &self.root, &error))
     }
 
-    /// What is given up when the disk is full.
+    /// The room that is given up when the disk is full.
     pub(crate) fn reserve(&self) -> &Reserve {
         &self.reserve
     }
@@ -117,12 +115,12 @@ impl Directories {
         self.root.join("snapshots.redb")
     }
 
-    /// What a snapshot adds.
+    /// The directory of the files that a snapshot adds.
     pub fn upper(&self, id: u64) -> PathBuf {
         self.uppers().join(base36(id))
     }
 
-    /// What holds the directories of all snapshots.
+    /// The directory that holds those of all snapshots.
     pub fn uppers(&self) -> PathBuf {
         self.root.join("u")
     }
@@ -142,8 +140,8 @@ impl Directories {
         self.uppers().join(format!("{}.v", base36(id)))
     }
 
-    /// Makes a snapshot's own directory, and one to work in if it is to be written. What lies there by that id is left
-    /// over from one that never came to be.
+    /// Makes a snapshot's own directory, and one to work in if it is to be written. Files that lie there by that id are left over from
+    /// a snapshot that never came to be.
     ///
     /// # Errors
     /// When the file system refuses.
@@ -200,8 +198,8 @@ impl Directories {
         Ok(())
     }
 
-    /// Deletes what was removed, and takes room again that was given. What cannot be deleted is named in the log, and tried
-    /// again the next time.
+    /// Deletes removed directories, and takes room again that was given. A directory that cannot be deleted is named in the log, and
+    /// tried again the next time.
     pub fn delete_removed(&self) {
         let out = self.root.join("out");
         let entries = fs::read_dir(&out).map(|entries| entries.filter_map(Result::ok));
@@ -330,7 +328,7 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
             assert!(failed.is_none(), "{failed:?}");
         });
-        // What one left that died does not matter.
+        // A link that was left by a killed process does not matter.
         symlink("/elsewhere", root.path().join("u/1.v.new")).unwrap();
         let link = directories.link_view(1, Path::new("/last")).unwrap();
         assert_eq!(fs::read_link(link).unwrap(), Path::new("/last"));

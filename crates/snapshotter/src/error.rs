@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-/// What a client can do about an error.
+/// The class of an error, by what a client can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// There is no such snapshot.
@@ -28,7 +28,7 @@ pub enum ErrorKind {
 pub struct SnapshotError {
     /// Its class.
     pub kind: ErrorKind,
-    /// What was wrong with what.
+    /// The message: which thing is wrong, and how.
     pub message: String,
 }
 

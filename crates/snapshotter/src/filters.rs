@@ -1,4 +1,4 @@
-//! Which snapshots a client wants listed: containerd's filters.
+//! The snapshots that a client wants listed: containerd's filters.
 //!
 //! ```text
 //! filter   = selector *("," selector)          every selector must fit
@@ -9,9 +9,8 @@
 //! value    = quoted / 1*(anything but a comma or a space)
 //! ```
 //!
-//! What is quoted stands between double quotes, with the escapes of a Go string; after `~=`, which compares with a regular
-//! expression, slashes or bars will do too. Fields are `name`, `parent`, `kind` and `labels.NAME`. Of several filters one
-//! must fit.
+//! A quoted text stands between double quotes, with the escapes of a Go string; after `~=`, which compares with a regular expression,
+//! slashes or bars will do too. Fields are `name`, `parent`, `kind` and `labels.NAME`. Of several filters one must fit.
 
 mod parse;
 mod selector;
@@ -43,8 +42,8 @@ impl Filters {
                 .any(|filter| filter.iter().all(|selector| selector.fits(info)))
     }
 
-    /// Whether a snapshot may fit, as far as its name and its record tell without being read. containerd asks for one of all
-    /// snapshots by its labels each time it pulls a layer that is lazy, and reading records is most of what that takes.
+    /// Whether a snapshot may fit, as far as its name and its record tell without being read. Each time containerd pulls a lazy layer,
+    /// it asks for one of all snapshots by its labels. Reading records takes most of that time.
     pub fn may_fit(&self, name: &str, stored: &[u8]) -> bool {
         self.0.is_empty()
             || self

@@ -1,12 +1,12 @@
 //! User namespaces: which ids on a disk stand for which ids of a container.
 //!
 //! A client that wants a container's files mapped says so by two labels, as containerd's CRI and `ctr run --remap-labels`
-//! do. What is below the container then is mounted with the mapping, which containerd does when it finds the options
-//! `uidmap=` and `gidmap=`; what the container writes has the mapped owners on disk.
+//! do. The directories below the container are then mounted with the mapping, which containerd does when it finds the options `uidmap=`
+//! and `gidmap=`; what the container writes has the mapped owners on disk.
 //!
-//! containerd only leaves this to a snapshotter whose configuration says `capabilities = ["remap-ids"]`. Otherwise it makes
-//! a copy of the image first, with other owners, and asks for the container on that one, with the same labels
-//! ([`is_copy`]): what is mapped already must not be mapped again.
+//! containerd only leaves this to a snapshotter whose configuration says `capabilities = ["remap-ids"]`. Otherwise it makes a copy of
+//! the image first, with other owners, and asks for the container on that one, with the same labels ([`is_copy`]): ids that are mapped
+//! already must not be mapped again.
 
 use std::collections::HashMap;
 
@@ -77,7 +77,7 @@ impl IdMapping {
         (mapped(&self.users, user), mapped(&self.groups, group))
     }
 
-    /// What containerd is told with a mount.
+    /// The mount options by which containerd learns the mapping.
     pub fn options(&self) -> [String; 2] {
         [
             format!("uidmap={}", self.users),

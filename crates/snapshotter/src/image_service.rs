@@ -28,7 +28,7 @@ use crate::containerd::{Channel, ContainerdError};
 pub const SERVICE: &str = "runtime.v1.ImageService";
 /// The call that carries a login.
 const PULL: &str = "/runtime.v1.ImageService/PullImage";
-/// What a message begins with: whether it is compressed, and its length in four bytes.
+/// The length of a message's head: one byte says whether the message is compressed, four give its length.
 const FRAME: usize = 5;
 /// Longest request and answer of that call, in bytes.
 const LONGEST_FRAME: usize = FRAME + LONGEST_MESSAGE;

@@ -1,15 +1,14 @@
-//! What this crate needs from an implementer that can show images without unpacking them.
+//! The interface that this crate needs of an implementer that can show images without unpacking them.
 //!
 //! A layer is *offered* when containerd is about to unpack it. If it is admitted, a committed snapshot stands for it and
 //! containerd neither fetches nor unpacks anything. Later a container is made on it; then a *view* is asked for, which
 //! shows the files of the image's layers up to that one, flattened, at a path. It is held under the key of the container's
 //! snapshot until that is released.
 //!
-//! A snapshot that stands for a layer is named by the chain of its layers, and images share it. Nobody has compared what
-//! an image's author says of its chain with what the layers hold, as containerd does when it unpacks. So what a container is
-//! shown comes from the image whose layer it was made on, never from another image that was there first: the lower
-//! snapshots of a chain only hold places, the uppermost one says which image it is, and one that is unpacked notes whose
-//! layers are below it.
+//! A snapshot that stands for a layer is named by the chain of its layers, and images share it. Nobody has compared what an image's
+//! author says of its chain with what the layers hold, as containerd does when it unpacks. So the files that a container is shown come
+//! from the image whose layer it was made on, never from another image that was there first. The lower snapshots of a chain only hold
+//! places, the uppermost one says which image it is, and an unpacked one notes whose layers are below it.
 //!
 //! Admitted layers are always the lowest of a chain: a layer on an unpacked one is unpacked too. So one view and the
 //! directories above it are a whole chain.
@@ -143,8 +142,8 @@ pub trait LazyImages: Binder {
         layer: &LazyLayer,
     ) -> impl Future<Output = Result<LazyLayer, SnapshotError>> + Send;
 
-    /// Whether the layers up to and with `layer`, whose chain ID is `chain`, may be shown to a container of whatever image, as
-    /// far as is known on this host.
+    /// Whether the layers up to and with `layer`, whose chain ID is `chain`, may be shown to a container of any image, as far as this
+    /// host knows.
     fn holds_for_all(&self, chain: &str, layer: &LazyLayer) -> impl Future<Output = bool> + Send;
 
     /// Nobody uses what was shown under this key any more. Nothing happens if nothing was.
@@ -156,16 +155,16 @@ pub trait LazyImages: Binder {
     /// Keys under which views are held. May wait for a mount under way, so it is not for threads that serve others.
     fn held(&self) -> Vec<String>;
 
-    /// What of a layer is on this host now.
+    /// The bytes and inodes of a layer that are on this host now.
     fn usage(&self, layer: &LazyLayer) -> Usage;
 
-    /// Snapshots were removed. What only they needed must leave this host, since the client that removed them wants its room. Says
-    /// whether that is done; if not, it is asked again. Meanwhile no layer is offered but of images that are being pulled, and
-    /// afterwards what was found out about others is found out anew.
+    /// Snapshots were removed. Layers that only they needed must leave this host, since the client that removed them wants their room.
+    /// Says whether that is done; if not, it is asked again. Meanwhile only layers of images that are being pulled are offered.
+    /// Afterwards the facts about other images are found out anew.
     fn let_go(&self, shown: Shown) -> impl Future<Output = bool> + Send;
 }
 
-/// What snapshots show of images, by the digests of their manifests.
+/// The images and layers that snapshots show, by the digests of the images' manifests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
     /// Of each image that a snapshot shows, how many of its lowest layers.

@@ -1,8 +1,8 @@
 //! containerd's snapshots service: which layers and directories a container's root file system consists of.
 //!
-//! containerd keeps images as chains of *snapshots* and asks a snapshotter for mounts. This one keeps a layer that was
-//! unpacked as a directory, as overlayfs wants it, and a layer that can be read lazily as a line in its store and nothing
-//! else: the view that shows it belongs to the implementer of [`LazyImages`] (the daemon).
+//! containerd keeps images as chains of *snapshots* and asks a snapshotter for mounts. This one keeps an unpacked layer as a directory,
+//! as overlayfs wants it. It keeps a lazy layer as a record in its store and nothing else: the view that shows the layer belongs to the
+//! implementer of [`LazyImages`] (the daemon).
 //!
 //! * [`api`]: the messages, as containerd's clients send them. [`server`]: the socket; `service`: calls to operations
 //!   and errors to gRPC's status codes.

@@ -26,7 +26,7 @@ impl KeyLocks {
             let mut locks = self.locks.lock();
             locks.entry(key.to_owned()).or_default().clone()
         };
-        // Made first, so that one who gives up waiting leaves nothing in the table.
+        // Made first, so that a caller that gives up waiting leaves nothing in the table.
         let mut held = KeyGuard {
             key: key.to_owned(),
             guard: None,
@@ -46,7 +46,7 @@ impl Drop for KeyGuard {
     fn drop(&mut self) {
         let mut locks = self.locks.lock();
         self.guard = None;
-        // The table's own, and one for each who waits.
+        // The table's own, and one for each caller that waits.
         if locks
             .get(&self.key)
             .is_some_and(|lock| Arc::strong_count(lock) == 1)

@@ -9,8 +9,8 @@
 //! <root>/m/<id>/u       <root>/u, bound, if there are unpacked layers on it
 //! ```
 //!
-//! Containers without lazy layers need none. What is bound here keeps a view from going; it is taken away before the
-//! view is given back. Nothing here is ever deleted with what is in it: it is unmounted, and then the empty directory goes.
+//! Containers without lazy layers need none. A bind mount here keeps its view from going, so it is taken away before the view is given
+//! back. No directory here is ever deleted with its contents: it is unmounted, and then the empty directory goes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,7 +55,7 @@ impl fmt::Debug for Mapped {
 pub struct Place {
     /// The view.
     pub view: PathBuf,
-    /// What holds the directories of unpacked layers.
+    /// The directory that holds those of unpacked layers.
     pub uppers: PathBuf,
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::api::{Kind, Mount};
 use crate::id_mapping::IdMapping;
 
-/// What a mount is made of.
+/// The directories that a mount is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layers<'a> {
     /// [`Kind::Active`] or [`Kind::View`].
@@ -30,7 +30,7 @@ pub(crate) struct Layers<'a> {
     pub lower: &'a [PathBuf],
 }
 
-/// What a client has to mount.
+/// The mounts that a client has to make.
 pub(crate) fn compose(layers: &Layers<'_>) -> Vec<Mount> {
     let is_read_only = layers.kind == Kind::View;
     let mount = match layers.lower {

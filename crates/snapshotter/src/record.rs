@@ -23,7 +23,7 @@ pub struct Record {
     /// Names its directories. Never used twice.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// What it is.
+    /// The kind of the snapshot.
     #[prost(enumeration = "Kind", tag = "2")]
     pub kind: i32,
     /// The name of what it is made on; empty for none.
@@ -38,10 +38,10 @@ pub struct Record {
     /// When it was updated last.
     #[prost(message, required, tag = "6")]
     pub updated: Timestamp,
-    /// What it took when it was committed.
+    /// The room that it took when it was committed.
     #[prost(message, optional, tag = "7")]
     pub usage: Option<Usage>,
-    /// Which layer of which image it is, if it has no files of its own.
+    /// The layer of an image that it stands for, if it has no files of its own.
     #[prost(message, optional, tag = "8")]
     pub lazy: Option<LazyLayer>,
     /// If it was unpacked on lazy layers: the uppermost of these in its own image. The snapshot below may stand for the
@@ -56,7 +56,7 @@ pub struct Record {
     pub is_copy: bool,
 }
 
-/// What is counted of a snapshot. Read from the same bytes as a [`Record`], in a fraction of the time.
+/// The fields by which snapshots are counted. Read from the same bytes as a [`Record`], in a fraction of the time.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Outline {
     /// See [`Record::id`].
@@ -70,7 +70,7 @@ pub struct Outline {
     pub lazy: Option<Vec<u8>>,
 }
 
-/// What a snapshot shows of lazy images. Read from the same bytes as a [`Record`], in a fraction of the time.
+/// The layers of lazy images that a snapshot shows. Read from the same bytes as a [`Record`], in a fraction of the time.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct LazyParts {
     /// See [`Record::lazy`].
@@ -104,7 +104,7 @@ impl Record {
         self.lazy.as_ref().or(self.base.as_ref())
     }
 
-    /// What clients are told.
+    /// The facts that clients are told.
     pub fn info(self, name: String) -> Info {
         Info {
             name,

@@ -71,7 +71,7 @@ const CHANGE: [&str; 5] = [
     "/containerd.services.images.v1.Images/Delete",
     END_LEASE,
 ];
-/// What gRPC calls "not found".
+/// The status "not found" of gRPC.
 const NOT_FOUND: &[u8] = b"5";
 /// How long calls under way may take when the relay ends. Some never end: a client that listens to events waits for the next.
 const LAST_CALLS: Duration = Duration::from_secs(1);
@@ -225,7 +225,7 @@ impl<B: Blobs> Relay<B> {
     }
 }
 
-/// What was done about a blob that containerd lacks.
+/// The step that was taken about a blob that containerd lacks.
 enum MadeUp {
     /// The blob is not a lazy layer's.
     Nothing,

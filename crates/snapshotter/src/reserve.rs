@@ -29,7 +29,7 @@ impl Reserve {
             return;
         }
         if let Err(error) = self.fill() {
-            // What there is of it would be missed.
+            // The part that was written is given back, since it would be missed.
             let _ = File::options()
                 .write(true)
                 .open(&self.file)

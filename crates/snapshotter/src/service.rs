@@ -117,7 +117,7 @@ async fn prepare<L: LazyImages>(
 
 /// A call with one message each way.
 ///
-/// What it does is a task of its own: a client that gives up waiting leaves no operation half done.
+/// The work is a task of its own: a client that gives up waiting leaves no operation half done.
 async fn unary<Q, A, F, W>(request: hyper::Request<Incoming>, work: W) -> hyper::Response<Body>
 where
     Q: Message + Default + 'static,
@@ -129,7 +129,7 @@ where
     as_usual(grpc.unary(Once(Some(work)), request).await)
 }
 
-/// What is longer than a message may be is refused as containerd's services refuse it; tonic has a status of its own for that.
+/// Gives a message that is too long the status that containerd's services refuse it with; tonic has another one for that.
 fn as_usual(mut answer: hyper::Response<Body>) -> hyper::Response<Body> {
     let status = |code: Code| HeaderValue::from(i32::from(code));
     let found = answer.headers_mut().get_mut(STATUS);

@@ -1,11 +1,11 @@
 //! The operations.
 //!
-//! What never waits for others (the store, directories) runs in a thread for that; what may take as long as a registry does
+//! Work that never waits for others (the store, directories) runs in a thread for that; work that may take as long as a registry does
 //! (offering a layer, making a view) holds no more than the lock of its key.
 //!
-//! An operation is one change of the store. Directories are made before it is done and taken away after it is, so a
-//! process that dies between leaves directories without a snapshot, never a snapshot without its directory; those, and
-//! views that are held for no snapshot, are removed by [`Snapshotter::reconcile`] and [`Snapshotter::cleanup`].
+//! An operation is one change of the store. Directories are made before it is done and taken away after it is. So a process that dies
+//! between leaves directories without a snapshot, never a snapshot without its directory. [`Snapshotter::reconcile`] and
+//! [`Snapshotter::cleanup`] remove those directories, and views that are held for no snapshot.
 
 mod inner;
 mod layer_release;
@@ -73,14 +73,14 @@ pub struct Snapshotter<L> {
     pulls: Arc<Pulls>,
 }
 
-/// What is counted.
+/// The things that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Count {
     Lazy,
     Unpacked(Reason),
 }
 
-/// What a snapshotter has done since it was opened, and what it holds.
+/// The figures of a snapshotter: its work since it was opened, and the snapshots that it holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Layers for which nothing was fetched.
@@ -130,9 +130,9 @@ impl<L: LazyImages> Snapshotter<L> {
         Snapshotter { owners, ..self }
     }
 
-    /// Takes away what operations left that never ended: directories, and views that are held for nobody. Makes
-    /// directories again that a snapshot lacks, as after a power loss. What is taken away is deleted afterwards, which may
-    /// take long; nobody waits for it.
+    /// Takes away what operations left that never ended: directories, and views that are held for nobody. Makes directories again that
+    /// a snapshot lacks, as after a power loss. The directories that are taken away are deleted afterwards, which may take long; nobody
+    /// waits for it.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -203,7 +203,7 @@ impl<L: LazyImages> Snapshotter<L> {
         updated.await
     }
 
-    /// What a snapshot takes on this host, those below it not counted.
+    /// The room that a snapshot takes on this host, those below it not counted.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], and when its directory cannot be read.
@@ -222,9 +222,8 @@ impl<L: LazyImages> Snapshotter<L> {
 
     /// Makes a snapshot to be written ([`Kind::Active`]) or read ([`Kind::View`]).
     ///
-    /// If the labels say that it is to become a layer of an image, the layer is offered first; if it is lazy, a committed
-    /// snapshot stands for it, and the answer is [`ErrorKind::AlreadyExists`], which is how a client learns that there is
-    /// nothing to do.
+    /// If the labels say that it is to become a layer of an image, the layer is offered first. If the layer is lazy, a committed
+    /// snapshot stands for it, and the answer is [`ErrorKind::AlreadyExists`]. So the client learns that there is nothing to do.
     ///
     /// # Errors
     /// See [`Store::create`].
@@ -315,7 +314,7 @@ impl<L: LazyImages> Snapshotter<L> {
             }
         });
         committed.await?;
-        // What is mounted goes on; nobody can ask for it again.
+        // A mount of it goes on; nobody can ask for it again.
         self.give_back(&key).await;
         Ok(())
     }
@@ -404,7 +403,7 @@ impl<L: LazyImages> Snapshotter<L> {
         }
     }
 
-    /// What was done, and what there is.
+    /// The work so far, and the snapshots that there are.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -515,7 +514,7 @@ fn id_mapping(
     labels: &HashMap<String, String>,
     below: &[Record],
 ) -> Result<Option<IdMapping>, SnapshotError> {
-    // What a layer is unpacked into has the layer's own owners. Its labels come from the image's author, too.
+    // The files of a layer that is being unpacked have the layer's own owners. Its labels come from the image's author, too.
     let mapping = match labels.contains_key(TARGET) {
         true => None,
         false => IdMapping::of(labels)?,

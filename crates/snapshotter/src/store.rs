@@ -82,7 +82,7 @@ impl Chain {
     /// The lazy layers that the snapshot shows, if any: as the uppermost snapshot has them that was made for an image.
     pub fn lazy_part(&self) -> Option<&LazyLayer> {
         let all = std::iter::once(&self.record).chain(&self.below);
-        // What is below may stand for the same chain of other images.
+        // A snapshot below may stand for the same chain of other images.
         all.into_iter().find_map(Record::lazy_part)
     }
 

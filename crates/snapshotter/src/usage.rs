@@ -1,4 +1,4 @@
-//! What a snapshot takes on disk, as containerd's messages say it.
+//! The room that a snapshot takes on disk, as containerd's messages say it.
 
 use xebec_kernel::disk_usage::DiskUsage;
 

@@ -1,4 +1,4 @@
-//! What a store is told when it is opened.
+//! The configuration with which a store is opened.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,8 +14,8 @@ pub struct StoreConfig {
     pub objects: ObjectsConfig,
     /// An upload that nobody continues for so long is given up.
     pub upload_timeout: Duration,
-    /// What nothing refers to any more is condemned after this time, and deleted after this time once more. A client that was told
-    /// that a blob is here has at least half of it to push the manifest.
+    /// A blob that nothing refers to any more is condemned after this time, and deleted after this time once more. A client that was
+    /// promised a blob has at least half of this time to push the manifest.
     pub grace: Duration,
     /// No manifest is larger than so many bytes.
     pub max_manifest: u64,
@@ -45,7 +45,7 @@ impl StoreConfig {
     }
 }
 
-/// Which metadata database.
+/// The metadata database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseConfig {
     /// SQLite in the root directory.
@@ -59,16 +59,16 @@ pub enum DatabaseConfig {
     },
 }
 
-/// What is said of TLS to PostgreSQL, beside its address.
+/// The settings of TLS to PostgreSQL, beside its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostgresTls {
-    /// What is wanted. If nothing is said, other hosts are verified, and connections on this host are plain.
+    /// The protection that the operator wants. If there is none, other hosts are verified, and connections on this host are plain.
     pub wanted: Option<TlsWanted>,
     /// The authorities that may have signed the server's certificate, and no others; those of the system if there is no such file.
     pub ca_file: Option<PathBuf>,
 }
 
-/// What an operator wants of connections to PostgreSQL.
+/// The protection that an operator wants for connections to PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsWanted {
     /// They are encrypted, and the server's certificate is for its name, by an authority that is trusted.
@@ -88,7 +88,7 @@ pub enum Protection {
     Plain,
 }
 
-/// Which object store.
+/// The object store.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ObjectsConfig {
     /// Files in the root directory.
@@ -101,7 +101,7 @@ pub enum ObjectsConfig {
         public_endpoint: Option<String>,
         /// The bucket.
         bucket: String,
-        /// What stands before each key in the bucket, without a slash at its end.
+        /// The beginning of each key in the bucket, without a slash at its end.
         prefix: String,
         /// The region; many servers take any.
         region: String,

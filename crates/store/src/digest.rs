@@ -72,7 +72,7 @@ pub enum InvalidDigest {
     Digits {
         /// The algorithm that the text names.
         algorithm: Algorithm,
-        /// What stands after the colon.
+        /// The text after the colon.
         digits: String,
     },
 }
@@ -189,7 +189,7 @@ impl Hasher {
         }
     }
 
-    /// What another process needs to go on, if this hashes `sha256`: uploads are hashed so.
+    /// The state that another process needs to go on, if this hashes `sha256`: uploads are hashed so.
     pub(crate) fn save(&self) -> Option<Vec<u8>> {
         match &self.0 {
             State::Sha256(state) => Some(state.serialize().to_vec()),

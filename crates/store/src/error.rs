@@ -1,4 +1,4 @@
-//! What a store refuses, and what fails in it. Each message names the thing, the cause and the next step.
+//! Refusals and failures of a store. Each message names the thing, the cause and the next step.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum StoreError {
     /// The metadata database.
     #[error("cannot {doing} in the metadata database: {source}")]
     Database {
-        /// What was to be done.
+        /// The action that failed.
         doing: &'static str,
         /// Why it was not.
         source: DatabaseError,
@@ -28,7 +28,7 @@ pub enum StoreError {
         "cannot {doing} (object {key}): {source}; see that the object store answers and has room, then try again"
     )]
     Object {
-        /// What was to be done.
+        /// The action that failed.
         doing: &'static str,
         /// The object's key.
         key: String,
@@ -38,7 +38,7 @@ pub enum StoreError {
     /// The root directory, or the object store as a whole, when it is opened.
     #[error("cannot open {what}: {source}; see that it exists and that this user may write there")]
     Open {
-        /// What was to be opened.
+        /// The thing that was to be opened.
         what: String,
         /// Why it was not.
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum StoreError {
     /// The kernel gave no random bytes, or a task was ended.
     #[error("cannot {doing}: {source}; try again")]
     System {
-        /// What was to be done.
+        /// The action that failed.
         doing: &'static str,
         /// Why it was not.
         source: io::Error,
@@ -77,14 +77,14 @@ pub enum StoreError {
     /// Another request continues this upload.
     #[error("upload {0} is being continued by another request; wait for its end")]
     Busy(UploadId),
-    /// What was sent is not what was named.
+    /// The bytes that were sent are not those of the digest that was named.
     #[error(
         "the bytes that were sent have digest {found}, not {wanted}; nothing of them is kept, send them again"
     )]
     DigestMismatch {
         /// The digest that the client named.
         wanted: Digest,
-        /// That of what it sent.
+        /// The digest of the bytes that it sent.
         found: Digest,
     },
     /// A manifest names what its repository lacks.
@@ -95,17 +95,17 @@ pub enum StoreError {
     MissingReferences {
         /// The repository.
         repository: RepositoryName,
-        /// What is missing.
+        /// The blobs and manifests that are missing.
         missing: Vec<Digest>,
     },
-    /// A tag that neither moves nor goes names another manifest, or leads to what was to go.
+    /// A tag that neither moves nor goes names another manifest, or leads to a manifest or blob that was to go.
     #[error("tag {tag} of {repository} names {digest} and may neither move nor go; push by another tag")]
     ImmutableTag {
         /// The repository.
         repository: RepositoryName,
         /// The tag.
         tag: Tag,
-        /// What it names.
+        /// The manifest that it names.
         digest: Digest,
     },
     /// A manifest of more bytes than are taken.
@@ -132,7 +132,7 @@ pub enum StoreError {
     /// A file of a backup, or of what is restored.
     #[error("cannot {doing} {path}: {source}")]
     File {
-        /// What was to be done.
+        /// The action that failed.
         doing: &'static str,
         /// With which file.
         path: PathBuf,
@@ -148,7 +148,7 @@ pub enum StoreError {
         /// The blobs and manifests whose bytes are missing or wrong.
         damaged: Vec<Digest>,
     },
-    /// What the store is asked is not possible with its engines.
+    /// The store's engines cannot do the request.
     #[error("{0}")]
     Unsupported(String),
 }
@@ -185,7 +185,7 @@ pub enum AppendError {
         "upload {0} is being continued by another request; wait for its end, ask how far it is, and go on from there"
     )]
     Busy(UploadId),
-    /// The body broke off. What came before is kept.
+    /// The body broke off. The bytes before that are kept.
     #[error("the body broke off: {0}; ask how far the upload is, and go on from there")]
     Body(io::Error),
     /// More bytes than a blob may have.

@@ -1,14 +1,14 @@
-//! What a registry keeps: blobs, manifests, tags and uploads; collection, scrub and backup. It knows no HTTP.
+//! The store of a registry: blobs, manifests, tags and uploads; collection, scrub and backup. It knows no HTTP.
 //!
 //! Bytes of blobs are *objects*, in a directory or in a bucket of S3. Everything else is *records*, in SQLite or PostgreSQL. The
 //! records are the truth: an object that no record names does not count, and nothing lists objects to decide anything.
 //!
 //! # Promises
 //!
-//! * What was acknowledged is durable: the object first, then the one transaction that makes it a blob.
+//! * Acknowledged content is durable: the object first, then the one transaction that makes it a blob.
 //! * A process that is killed at any step leaves nothing half-visible, and nothing that a collection does not take.
-//! * A blob that was promised to a client, by an upload, a mount or [`Store::blob`], stays for half the grace time, whatever is
-//!   collected meanwhile; one that a manifest names stays until the manifest goes.
+//! * A blob that was promised to a client, by an upload, a mount or [`Store::blob`], stays for half the grace time, even if
+//!   collections run meanwhile; one that a manifest names stays until the manifest goes.
 //! * An upload takes three batches of 128 KiB of memory, whatever its size; a reader takes one piece of 128 KiB at a time. An upload to
 //!   S3 takes a part more, which has 5 MiB, and more only beyond 5 GB; and all of them together take 80 MiB at most for parts that are on
 //!   their way ahead.

@@ -1,4 +1,4 @@
-//! What a store takes and gives.
+//! The values that a store takes and gives.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Blob {
     pub object: String,
 }
 
-/// What a reference leads to.
+/// The kind of content that a reference leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ReferenceKind {
     /// An image's configuration: a blob.
@@ -44,12 +44,12 @@ impl ReferenceKind {
     }
 }
 
-/// What a manifest names. A subject is none: it may be absent.
+/// A reference of a manifest to a blob or manifest. A subject is none: it may be absent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference {
-    /// What it leads to.
+    /// The kind of content that it leads to.
     pub kind: ReferenceKind,
-    /// Of which digest.
+    /// The digest of that content.
     pub digest: Digest,
     /// Whether the manifest is refused while this is absent. A layer that clients fetch elsewhere need not be here.
     pub required: bool,
@@ -74,11 +74,11 @@ pub struct NewManifest {
     pub annotations: BTreeMap<String, String>,
     /// Of the tags that are to name it, those that may not be moved: if one names another manifest, nothing is written.
     pub immutable: Vec<Tag>,
-    /// Whether a client pushed it. Otherwise it came from an upstream, or the registry made it, and it may be had again.
+    /// Whether a client pushed it. Otherwise it came from an upstream, or the registry made it, and the registry can get it again.
     pub is_pushed: bool,
 }
 
-/// What a push of a manifest changed.
+/// The changes that a push of a manifest made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PutManifest {
     /// The repository had no such manifest.
@@ -172,7 +172,7 @@ impl<T> Page<T> {
     }
 }
 
-/// What repositories take up. What several of them share counts once.
+/// The room that repositories take up. Content that several of them share counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes of distinct blobs and manifests.
@@ -207,7 +207,7 @@ pub struct IndexingProblem {
     pub problem: String,
 }
 
-/// What came of indexing a layer.
+/// The outcome of indexing a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayerOutcome {
     /// There is an index; where, the indexer knows by this text.

@@ -16,7 +16,7 @@ use crate::records::garbage;
 use crate::sessions::Sessions;
 use crate::watched::{Check, Remembered, Sums, Transactions, Waiting};
 
-/// What a registry keeps. It is cheap to clone; all clones are one.
+/// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
@@ -76,7 +76,7 @@ impl Store {
         })
     }
 
-    /// What it was opened with.
+    /// The configuration that it was opened with.
     pub fn config(&self) -> &StoreConfig {
         &self.inner.config
     }

@@ -1,11 +1,11 @@
-//! What is remembered for those who watch a store: answers that cost something are had now and then, however often they are asked for.
+//! Remembered answers for those who watch a store: an answer that costs something is found out now and then, however often it is asked for.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// What a store has. It is read at most once in five minutes.
+/// The sums of a store's contents. They are read at most once in five minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Blobs, condemned ones included.
@@ -26,7 +26,7 @@ pub struct Sums {
     pub upload_bytes: u64,
 }
 
-/// What waits to be indexed, of some seconds ago.
+/// The manifests that wait to be indexed, as they were some seconds ago.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Manifests that wait.
@@ -80,7 +80,8 @@ impl<T> Default for Remembered<T> {
 }
 
 impl<T: Copy> Remembered<T> {
-    /// What was read last, and whether the caller is the one who reads it again, since that was begun longer ago than `age`.
+    /// The value that was read last, and whether the caller is the one that reads it again, since the last reading began longer ago
+    /// than `age`.
     pub(crate) fn get(&self, age: Duration) -> (Option<T>, bool) {
         let mut state = self.state.lock();
         let is_old = state.begun.is_none_or(|begun| begun.elapsed() >= age);

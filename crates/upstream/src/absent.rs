@@ -1,4 +1,4 @@
-//! What an upstream was found to lack, for a short time: clients that ask for it again and again do not reach the upstream.
+//! Content that an upstream was found to lack, for a short time: clients that ask for it again and again do not reach the upstream.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use xebec_store::RepositoryName;
 
-/// So many answers are remembered at most; what is more is asked for again.
+/// So many answers are remembered at most; content beyond that is asked for again.
 const MOST: usize = 10_000;
 
 type Key = (RepositoryName, String);

@@ -1,4 +1,5 @@
-//! Blobs of an upstream. One that is not here is fetched whole, once, for all who wait for it, and each is sent what has come so far.
+//! Blobs of an upstream. A blob that is not here is fetched whole, once, for all clients that wait for it, and each is sent what has
+//! come so far.
 //!
 //! A range that is far from what has come is fetched by itself and passed on: a host that reads one page of a large layer does not
 //! wait for the layer. The whole blob is fetched behind it all the same (unless the configuration says otherwise): ranges have no
@@ -102,7 +103,7 @@ impl Upstream {
         fetches.get(&(repository.clone(), digest.clone())).cloned()
     }
 
-    /// Fetches a blob of so many bytes, or joins who does.
+    /// Fetches a blob of so many bytes, or joins a fetch that is under way.
     ///
     /// # Errors
     /// If this host has no room for it, too many are fetched already, or the upstream is known to be away.
@@ -146,7 +147,7 @@ impl Upstream {
         };
         if let Err(error) = &result {
             tracing::warn!(%repository, %digest, "a blob was not fetched: {error}");
-            // What was said of its size may be wrong, too.
+            // The size that the upstream gave may be wrong, too.
             let mut sizes = self.state().sizes.lock();
             sizes.remove(&key);
         }
@@ -157,7 +158,8 @@ impl Upstream {
         spool.end(result);
     }
 
-    /// Waits until a blob is to be fetched; `None` if there were others before it, and who asked for it has gone away meanwhile.
+    /// Waits until a blob is to be fetched; `None` if there were others before it, and the clients that asked for it have gone away
+    /// meanwhile.
     async fn turn(&self, spool: &Arc<Spool>) -> Option<SemaphorePermit<'_>> {
         let turns = &self.state().turns;
         if let Ok(turn) = turns.try_acquire() {
@@ -172,7 +174,7 @@ impl Upstream {
     /// the same time.
     ///
     /// # Errors
-    /// When it is not to be had.
+    /// When it cannot be fetched.
     pub async fn bring(&self, repository: &RepositoryName, digest: &Digest) -> Result<Blob, UpstreamError> {
         let _turn = self.state().behind.acquire().await;
         if let Some(blob) = self.whole(repository, digest).await? {
@@ -188,7 +190,7 @@ impl Upstream {
     /// The bytes `range` of a blob of `size` bytes that is not here.
     ///
     /// # Errors
-    /// When they are not to be had. What fails later is an item of the stream.
+    /// When they cannot be fetched. A later failure is an item of the stream.
     pub async fn read(
         &self,
         repository: &RepositoryName,

@@ -1,4 +1,4 @@
-//! What was asked of an upstream, and what came of it, for whoever watches.
+//! Counts of the questions to an upstream and of their outcomes, for those who watch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -92,7 +92,7 @@ async fn keep(
     }
 }
 
-/// What comes, after it was put into the spool. Why it broke off is left in `broken`.
+/// The parts of a stream, each after it was put into the spool. The error that breaks it off is left in `broken`.
 fn tee(
     upstream: Upstream,
     stream: BlobStream,

@@ -1,4 +1,4 @@
-//! Why something of an upstream is not to be had.
+//! Why something of an upstream cannot be fetched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const USUAL_LIMIT: Duration = Duration::from_secs(60);
 /// How long it is told to wait at most.
 const LONGEST_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Why something of an upstream is not to be had. Several clients may wait for one answer, so it can be cloned.
+/// Why something of an upstream cannot be fetched. Several clients may wait for one answer, so it can be cloned.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum UpstreamError {
     /// It is not there.
@@ -40,7 +40,7 @@ pub enum UpstreamError {
     Away {
         /// Which upstream.
         registry: String,
-        /// What happened.
+        /// The reason of the failure.
         reason: String,
     },
     /// The upstream answers, but not with what was asked for.
@@ -50,7 +50,7 @@ pub enum UpstreamError {
     Wrong {
         /// Which upstream.
         registry: String,
-        /// What it sent.
+        /// The fault of the answer.
         reason: String,
     },
     /// As many blobs of it are fetched, and wait to be, as may be.
@@ -67,7 +67,7 @@ pub enum UpstreamError {
     /// This host failed.
     #[error("cannot {doing}: {reason}")]
     Host {
-        /// What was to be done.
+        /// The action that failed.
         doing: &'static str,
         /// Why it was not.
         reason: String,
@@ -81,7 +81,7 @@ impl From<StoreError> for UpstreamError {
 }
 
 impl UpstreamError {
-    /// What a call to the upstream `registry` came to.
+    /// The error of a failed call to the upstream `registry`.
     pub(super) fn of(registry: &str, error: &ClientError) -> Self {
         let registry = registry.to_owned();
         match error {

@@ -16,7 +16,7 @@ pub struct Fetch {
     spool: Arc<Spool>,
 }
 
-/// What so many bytes take.
+/// The room that so many bytes of a blob take until it is kept: twice as much if objects are `beside` the spool.
 pub(super) fn room_for(bytes: u64, beside: bool) -> u64 {
     bytes.saturating_mul(if beside { 2 } else { 1 })
 }
@@ -44,7 +44,7 @@ impl Fetch {
     /// Waits until the blob is in the store.
     ///
     /// # Errors
-    /// When it is not to be had.
+    /// When it cannot be fetched.
     pub async fn ended(&self) -> Result<(), UpstreamError> {
         self.spool.ended().await
     }

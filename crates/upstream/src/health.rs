@@ -1,6 +1,6 @@
 //! An upstream that is away, or that limits requests, is left alone for a while, so that nobody waits for it in vain.
 //!
-//! One that is *slow* is left alone only by those who can be answered without it: it may still answer the others.
+//! A *slow* upstream is left alone only for clients that can be answered without it: it may still answer the others.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl Trouble {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// That a request under way succeeds says nothing of the next one.
+    /// Whether the upstream limits requests until a time that is still to come. A request under way that succeeds does not end that limit.
     fn is_limit(&self) -> bool {
         matches!(self.error, UpstreamError::Limited { .. }) && !self.left().is_zero()
     }
@@ -47,7 +47,7 @@ impl Health {
         current(&self.trouble)
     }
 
-    /// Why it is not to be asked by somebody who can be answered without it.
+    /// Why it is not to be asked for a client that can be answered without it.
     pub(super) fn slowness(&self) -> Option<UpstreamError> {
         self.trouble().or_else(|| current(&self.slow))
     }

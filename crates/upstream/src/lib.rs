@@ -1,7 +1,7 @@
 //! Images of other registries, fetched when they are asked for, verified, and kept.
 //!
 //! Each upstream has a prefix: with `docker.io` as the prefix of Docker's registry, its `library/nginx` is `docker.io/library/nginx`
-//! here. What was fetched is an ordinary part of the store, so it is served while the upstream is away.
+//! here. Fetched content is an ordinary part of the store, so it is served while the upstream is away.
 //!
 //! * [`settings`]: what the configuration says of an upstream; `names`: which repository here is which one there.
 //! * [`manifest`]: what a manifest says, whichever program sent it.
@@ -11,8 +11,8 @@
 //! * `health`, `absent`, `single`: an upstream that is away, or that limits requests, is left alone; what it lacks is remembered for a
 //!   short time; one question is asked once at a time.
 //!
-//! Promises: nothing is recorded before its digest was compared; credentials are sent to the upstream that they are for, and to the
-//! token server that it names; what is here is answered without waiting for an upstream that does not answer.
+//! Promises: nothing is recorded before its digest was compared. Credentials are sent only to their upstream, and to the token server
+//! that it names. Content that is here is answered without waiting for an upstream that does not answer.
 //!
 //! May use: `store`, `settings`, `oci` for the registry client, `format`, `kernel`.
 

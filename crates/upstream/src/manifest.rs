@@ -1,4 +1,4 @@
-//! What a registry has to know of a manifest that is pushed: what it names, what it refers to, what kind it is. Pure.
+//! The facts about a pushed manifest that a registry needs: its references, its subject, its kind. Pure.
 //!
 //! The bytes stay as they are. Unlike the reader of images (`xebec_oci::manifest`), a registry takes artifacts of any kind and
 //! digests of both algorithms, and it need not know what layers are made of.
@@ -22,14 +22,14 @@ pub const MAX_ENTRIES: usize = 10_000;
 /// The longest media type, artifact type, or name of an annotation that is kept to be searched.
 const MAX_TYPE: usize = 255;
 
-/// What a manifest says.
+/// The facts that a manifest states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// What it is.
+    /// The media type of the manifest.
     pub media_type: String,
-    /// What it names. Layers that may not be distributed need not be in the repository.
+    /// The blobs and manifests that it names. Layers that may not be distributed need not be in the repository.
     pub references: Vec<Reference>,
-    /// What it refers to.
+    /// The manifest that it refers to.
     pub subject: Option<Digest>,
     /// By which kind it is found among what refers to its subject.
     pub artifact_type: Option<String>,
@@ -58,9 +58,9 @@ pub enum ManifestError {
     /// The header and the manifest differ.
     #[error("Content-Type says {header:?} and the manifest's mediaType {own:?}; they must be the same")]
     TypesDiffer {
-        /// What the request says.
+        /// The media type in the request's header.
         header: String,
-        /// What the manifest says.
+        /// The media type in the manifest.
         own: String,
     },
     /// It could be read as both.

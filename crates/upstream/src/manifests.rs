@@ -1,10 +1,10 @@
 //! Tags and manifests of an upstream: brought into the store, and compared with the upstream after a while.
 //!
-//! A manifest by digest never changes; once it is here, nobody is asked. What a tag names is asked again when the tag's time is over:
-//! by a request without a body, which registries that limit pulls do not count, and in the background of a client that has waited for
-//! a second. When a tag was confirmed stands in the store, so restarts and other nodes know it.
+//! A manifest by digest never changes; once it is here, nobody is asked. When a tag's time is over, the upstream is asked again which
+//! manifest the tag names. The request has no body, so registries that limit pulls do not count it. It goes on in the background of a
+//! client that has waited for a second. When a tag was confirmed stands in the store, so restarts and other nodes know it.
 //!
-//! A tag that a client pushed here, and one that the configuration calls immutable, stays as it is, whatever the upstream has.
+//! A tag that a client pushed here or that the configuration calls immutable stays as it is, even if the upstream has another one.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub enum Freshness {
 }
 
 impl Freshness {
-    /// What a client is to be told.
+    /// The warning that a client is to be told.
     pub fn warning(&self) -> Option<String> {
         match self {
             Self::Fresh => None,
@@ -93,7 +93,7 @@ impl Upstream {
         Ok(self.is_immutable(repository, tag) || self.store().is_own_tag(repository, tag).await?)
     }
 
-    /// The answer, if it comes in the time that a client waits who could be answered already.
+    /// The answer, if it comes within the wait of a client that could be answered already.
     pub(super) async fn in_time<T>(
         &self,
         asked: impl Future<Output = Result<T, UpstreamError>>,
@@ -208,7 +208,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// Puts a manifest into the store. What it names need not be there: blobs come when they are asked for.
+    /// Puts a manifest into the store. The blobs and manifests that it names need not be there: they come when they are asked for.
     async fn put(
         &self,
         repository: &RepositoryName,
@@ -244,7 +244,7 @@ impl Upstream {
     }
 }
 
-/// What is here is good enough; if nothing is, the error is the answer.
+/// A copy that is here is good enough; if there is none, the error is the answer.
 fn kept(is_here: bool, error: UpstreamError) -> Result<Freshness, UpstreamError> {
     match is_here {
         true => Ok(Freshness::Stale(error)),

@@ -1,6 +1,6 @@
-//! What refers to a manifest at an upstream: its list is fetched, and each manifest in it is brought into the store, from whose records
-//! the registry makes its own list. So lists go on while the upstream is away, fallback tags are in step with them, and what was attached
-//! here is in the list, too.
+//! Referrers of a manifest at an upstream: the list of them is fetched, and each manifest in it is brought into the store. From the
+//! store's records the registry makes its own list. So lists go on while the upstream is away, fallback tags are in step with them, and
+//! referrers that were attached here are in the list, too.
 
 use std::time::Instant;
 

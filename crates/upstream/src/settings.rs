@@ -1,4 +1,4 @@
-//! What the configuration says of an upstream: `[[upstream]]`.
+//! The settings of an upstream: `[[upstream]]` of the configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use xebec_store::RepositoryName;
 
 use crate::names;
 
-/// What is read where an upstream has no credentials: nothing. Logins of the user who starts the server are not the server's.
+/// The file of logins where an upstream has no credentials: an empty one. Logins of the user who starts the server are not the server's.
 const NO_LOGINS: &str = "/dev/null";
 
 /// One other registry.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UpstreamSettings {
-    /// What its repositories' names begin with here; empty for what no other upstream has.
+    /// The beginning of its repositories' names here; empty for all names that no other upstream has.
     pub prefix: String,
     /// `host[:port]`; `docker.io` for Docker's.
     pub registry: String,
@@ -102,7 +102,7 @@ pub enum SettingsError {
     Registry {
         /// Which upstream.
         prefix: String,
-        /// What it says.
+        /// The value of `registry`.
         registry: String,
     },
     /// A name without a password, or a password without a name.

@@ -1,4 +1,4 @@
-//! A blob that is coming in: a file without a name, which grows, and its readers, who are sent what has come so far.
+//! A blob that is coming in: a file without a name, which grows, and its readers, each of which is sent what has come so far.
 //!
 //! The last byte is kept back until the digest was compared, so that no reader can take wrong bytes for a whole blob.
 
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::error::UpstreamError;
 
-/// What a reader is sent at once.
+/// The bytes that a reader is sent at once.
 const PIECE: u64 = 128 << 10;
 
 /// How far a blob is.
@@ -26,7 +26,7 @@ enum Progress {
     Coming(u64),
     /// All of it, and it is what its digest says.
     Whole,
-    /// The rest is not to be had.
+    /// The rest cannot be fetched.
     Failed(UpstreamError),
 }
 
@@ -76,7 +76,7 @@ impl Spool {
         Ok(())
     }
 
-    /// All of it is here and was compared, or the rest is not to be had.
+    /// All of it is here and was compared, or the rest cannot be fetched.
     pub(super) fn end(&self, result: Result<(), UpstreamError>) {
         self.progress.send_replace(match result {
             Ok(()) => Progress::Whole,

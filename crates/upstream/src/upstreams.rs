@@ -1,4 +1,4 @@
-//! The upstreams of a registry, and what is known of each.
+//! The upstreams of a registry, and the known state of each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Upstream {
         &self.state.settings
     }
 
-    /// What was asked of it.
+    /// The counts of the questions that it was asked.
     pub fn counts(&self) -> &Counts {
         &self.state.counts
     }
@@ -221,13 +221,13 @@ impl Upstream {
         &self.state.health
     }
 
-    /// What a repository is called there.
+    /// The name of a repository there.
     pub(super) fn theirs(&self, repository: &RepositoryName) -> Result<Repository, UpstreamError> {
         let name = names::below(&self.settings().prefix, repository.as_str()).unwrap_or_default();
         Repository::new(self.registry(), name).map_err(|error| UpstreamError::NotFound(error.to_string()))
     }
 
-    /// What a call to this upstream came to.
+    /// The error of a failed call to this upstream.
     pub(super) fn failed(&self, error: &ClientError) -> UpstreamError {
         UpstreamError::of(self.registry(), error)
     }
@@ -252,7 +252,7 @@ impl Upstream {
         })
     }
 
-    /// What a call for something came to; that is remembered for the next ones.
+    /// Notes the result of a call for something, for the next ones, and returns it.
     pub(super) fn noted<T>(
         &self,
         repository: &RepositoryName,

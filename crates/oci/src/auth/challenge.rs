@@ -1,6 +1,6 @@
 //! `WWW-Authenticate`: which kind of proof a registry wants (RFC 9110, section 11; distribution's token spec).
 
-/// What a registry asks for.
+/// The kind of proof that a registry asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Challenge {
     /// A name and a password with each request.
@@ -11,7 +11,7 @@ pub enum Challenge {
         realm: String,
         /// How it knows the registry; may be absent.
         service: Option<String>,
-        /// What the request would have needed; may be absent.
+        /// The rights that the request would have needed; may be absent.
         scope: Option<String>,
     },
 }

@@ -41,7 +41,7 @@ const BASIC_LIFE: Duration = Duration::from_secs(300);
 /// Repositories of which it is remembered which login they were sent, with some hundred bytes each.
 const MAX_SENT: usize = 4096;
 
-/// What a request needs to be allowed.
+/// The rights that a request needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Scope {
     /// The repository, or empty for the registry as a whole.
@@ -104,7 +104,7 @@ struct Inner {
     store: CredentialStore,
     challenges: Mutex<HashMap<String, Challenge>>,
     tokens: Tokens,
-    /// Which login was sent last, by authority and repository.
+    /// The login that was sent last, by authority and repository.
     sent: Mutex<HashMap<(String, String), SentLogin>>,
     settings_file: PathBuf,
 }
@@ -142,7 +142,7 @@ impl Authenticator {
         }))
     }
 
-    /// Which login `server` was last sent for this repository.
+    /// The login that `server` was last sent for this repository.
     pub(crate) fn sent(&self, server: &Server, repository: &str) -> SentLogin {
         let sent = self.0.sent.lock();
         let key = (server.authority.clone(), repository.to_owned());
@@ -160,7 +160,7 @@ impl Authenticator {
         );
     }
 
-    /// What `server` is known to want.
+    /// The kind of proof that `server` is known to want.
     pub(crate) fn challenge(&self, server: &Server) -> Option<Challenge> {
         let challenges = self.0.challenges.lock();
         challenges.get(&server.authority).cloned()
@@ -253,12 +253,12 @@ impl Authenticator {
             .store
             .find(&renewal.registry, &renewal.scope.repository)
             .await;
-        // What the error says is more than which login was sent before.
+        // An error says more than the note of the login that was sent before.
         self.note_sent(renewal, SentLogin::Unknown);
         let (sent, login) = match found {
             Ok(Some(login)) => (SentLogin::of(&login), Some(login)),
             Ok(None) => (self.0.store.nothing_sent(&renewal.registry), None),
-            // Much can be read without a login. What cannot is refused, and the refusal says this.
+            // Much can be read without a login. The registry refuses the rest, and the message about that names this file.
             Err(error) if error.is_of_a_file() => {
                 tracing::info!(registry = renewal.registry, "asks without a login: {error}");
                 (SentLogin::Damaged(error.to_string()), None)
@@ -374,7 +374,7 @@ impl Authenticator {
         };
         let answer = execute(&self.0.pools, request, way, &self.0.budget, counters).await?;
         if !answer.status().is_success() {
-            // What the token server refuses is a matter of credentials, whatever number it says it with.
+            // A refusal of the token server is a matter of credentials, with each of these codes.
             return Err(match answer.into_fault().await {
                 Fault::Status { code, message, .. } if matches!(code, 400 | 401 | 403) => Fault::Credentials(
                     format!("token server {host} refused with status {code} {message}"),
@@ -482,7 +482,7 @@ mod tests {
             ("http://127.0.0.1:5000/token", false, Private, None),
             ("http://localhost:5000/token", false, Internet, None),
             ("http://localhost.example/token", false, Host, None),
-            // What looks like a host and is a user name, a path or a fragment is none.
+            // A user name, a path or a fragment that looks like a host is no host.
             ("http://plain.example@evil.example/token", false, Internet, None),
             (
                 "http://plain.example:5000@evil.example/token",
@@ -499,7 +499,7 @@ mod tests {
                 Internet,
                 Some("auth.example"),
             ),
-            // What is no URL of the web.
+            // Texts that are no URLs of the web.
             ("ftp://registry.example/token", true, Host, None),
             ("file:///etc/passwd", true, Host, None),
             ("//registry.example/token", true, Host, None),
@@ -560,7 +560,7 @@ mod tests {
         slot.put(Token::lasting("Bearer old".to_owned(), asked, life));
         let counters = Counters::default();
         let header = async || authenticator.header(&server, &scope, &counters).await.unwrap();
-        // One renewal for all who ask meanwhile.
+        // One renewal for all requests that come meanwhile.
         for _ in 0..3 {
             assert_eq!(header().await.as_deref(), Some("Bearer old"));
         }

@@ -101,7 +101,7 @@ impl Token {
     }
 }
 
-/// What a token is good for.
+/// The requests that a token is good for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TokenKey {
     /// Authority of the registry.
@@ -154,7 +154,7 @@ impl Tokens {
         slots.entry(key.clone()).or_default().clone()
     }
 
-    /// Forgets all. A renewal that is under way is of use to those only who wait for it.
+    /// Forgets all. A renewal that is under way is of use only to the requests that wait for it.
     pub(crate) fn clear(&self) {
         self.0.lock().clear();
     }

@@ -1,9 +1,9 @@
 //! Blobs: small ones whole, large ones by range or as a stream.
 //!
-//! Whatever breaks, nothing is asked for twice: a range or stream that ended early goes on where it stopped.
-//! A registry that answers a range request with the whole blob is noticed; its answer is used, and the caller
-//! can have the rest of it too ([`Client::blob_range_or_whole`]). Ranges and streams are *not* verified here:
-//! a range has no digest of its own, and the reader of a stream computes the digest while using it.
+//! After any fault, nothing is asked for twice: a range or stream that ended early goes on where it stopped. A registry that answers a
+//! range request with the whole blob is noticed; its answer is used, and the caller can have the rest of it too
+//! ([`Client::blob_range_or_whole`]). Ranges and streams are *not* verified here: a range has no digest of its own, and the reader of a
+//! stream computes the digest while using it.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::transport::registry::Endpoint;
 /// ([`Client::blob_range_stream`]).
 pub const MAX_RANGE: u64 = 256 << 20;
 
-/// What came of asking for a range.
+/// The answer to a request for a range.
 #[derive(Debug)]
 pub enum RangeAnswer {
     /// The range.

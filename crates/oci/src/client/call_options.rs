@@ -15,7 +15,7 @@ const NOBODY_THERE: Duration = Duration::from_secs(3);
 /// The same while there is no answer at all: from its name server, or from its address.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// What a call is waiting for.
+/// The thing that a call is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// A place among the requests under way to that registry, or the end of a `Retry-After`.

@@ -85,7 +85,7 @@ impl Failover {
         self.current.clone()
     }
 
-    /// What the call is about.
+    /// The content or action that the call asks for.
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }

@@ -1,5 +1,5 @@
-//! What a registry says of content without sending it: which manifest a tag names, how large a blob is. Registries that limit pulls
-//! do not count these requests.
+//! Facts that a registry gives about content without sending it: the manifest that a tag names, the size of a blob. Registries that
+//! limit pulls do not count these requests.
 
 use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_LENGTH};

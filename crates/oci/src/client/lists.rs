@@ -1,4 +1,4 @@
-//! What a registry has: its repositories, and a repository's tags, as lists in pages.
+//! The contents of a registry: its repositories, and a repository's tags, as lists in pages.
 
 use reqwest::Method;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use crate::transport::{Ask, Place};
 
 /// Names that are asked for at once.
 const PAGE: usize = 1000;
-/// Longest page. Some registries send all that they have, whatever they are asked for.
+/// Longest page. Some registries send all that they have, even if they are asked for less.
 const MAX_PAGE: u64 = 16 << 20;
 /// Most pages of one list.
 const MAX_PAGES: usize = 10_000;

@@ -21,7 +21,7 @@ pub(super) const DIGEST_HEADER: &str = "docker-content-digest";
 pub struct FetchedManifest {
     /// Digest of `bytes`, computed here.
     pub digest: Digest,
-    /// What the registry called it, without parameters.
+    /// The media type that the registry gave, without parameters.
     pub media_type: Option<String>,
     /// The bytes that the digest covers.
     pub bytes: Bytes,

@@ -86,7 +86,7 @@ impl Client {
         server.gate.used_up_for()
     }
 
-    /// What this client and all clones of it asked for and got.
+    /// The counts of requests and bytes of this client and all clones of it.
     pub fn stats(&self) -> Stats {
         self.counters.read()
     }
@@ -103,9 +103,9 @@ impl Client {
         }
     }
 
-    /// The same client, whose calls try until `deadline` whatever their budget: for programs that wait for a page
-    /// and would not survive an error. Pauses between tries stay below a second, the first call that succeeds wakes
-    /// all that wait for the same registry, and refused credentials are asked for again now and then.
+    /// The same client, whose calls try until `deadline`, beyond their budget: for programs that wait for a page and would not
+    /// survive an error. Pauses between tries stay below a second, the first call that succeeds wakes all that wait for the same
+    /// registry, and refused credentials are asked for again now and then.
     #[must_use]
     pub fn patient_until(&self, deadline: Instant) -> Self {
         self.with_patience(Patience::Until(deadline))

@@ -13,12 +13,12 @@ tokio::task_local! {
 /// Is called from the tasks of calls and must not block.
 pub type Listener = Arc<dyn Fn(Outage) + Send + Sync>;
 
-/// What becomes of a call to a registry.
+/// A change in the state of a call whose tries fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outage {
     /// A try failed, and the call waits for the next one.
     Waits {
-        /// Which registry or mirror, `host[:port]`.
+        /// The registry or mirror, `host[:port]`.
         registry: String,
         /// Why the last try failed.
         why: String,
@@ -33,7 +33,7 @@ pub enum Outage {
     },
     /// The call goes on, or is given up.
     Over {
-        /// Which registry or mirror.
+        /// The registry or mirror.
         registry: String,
     },
 }

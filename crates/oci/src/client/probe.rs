@@ -1,4 +1,4 @@
-//! What a registry can do, for `xebec doctor`.
+//! The abilities of a registry, as `xebec doctor` finds them out.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::reference::Reference;
 use crate::transport::Ask;
 use crate::transport::registry::Endpoint;
 
-/// Which proof a registry wants.
+/// The kind of proof that a registry wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthKind {
@@ -24,7 +24,7 @@ pub enum AuthKind {
     Bearer(String),
 }
 
-/// What was found out about a registry.
+/// The findings about a registry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProbeReport {
     /// `host[:port]`.
@@ -37,7 +37,7 @@ pub struct ProbeReport {
     pub first_answer: Duration,
     /// Time to the head of the second, on the same connection: the round-trip time.
     pub next_answer: Duration,
-    /// Which proof it wants.
+    /// The kind of proof that it wants.
     pub auth: AuthKind,
     /// Whether docker's config has credentials for it.
     pub has_credentials: bool,

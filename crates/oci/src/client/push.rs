@@ -54,7 +54,7 @@ pub struct PushedManifest {
     pub subject_noted: bool,
 }
 
-/// What is to be sent.
+/// A blob that is to be sent.
 struct Blob {
     digest: Digest,
     size: u64,
@@ -154,7 +154,7 @@ impl Client {
         let place = next_place(&answer)?;
         answer.discard().await;
         match self.send_whole(endpoint, &scope, place, blob).await {
-            // What a registry, or a proxy before it, says to a body that it finds too large.
+            // The codes by which a registry, or a proxy before it, refuses a body that it finds too large.
             Err(Fault::Status { code: 411 | 413, .. }) if blob.size > 0 => {
                 tracing::debug!(blob = %blob.digest, "the registry does not take it in one piece");
                 self.send_in_pieces(endpoint, name, &scope, blob).await?;

@@ -47,7 +47,7 @@ pub(super) enum Lack {
 }
 
 impl Client {
-    /// What refers to `subject`, of one artifact type or of all. No list is an empty list.
+    /// The manifests that refer to `subject`, of one artifact type or of all. No list is an empty list.
     ///
     /// # Errors
     /// [`ClientError`] names what was asked for and why it could not be fetched.

@@ -17,7 +17,7 @@ const MAX_INDEX_DEPTH: usize = 3;
 /// One image, found and verified.
 #[derive(Debug, Clone)]
 pub struct ResolvedImage {
-    /// What was asked for.
+    /// The reference that was asked for.
     pub reference: Reference,
     /// Where its manifest and blobs are.
     pub repository: Repository,
@@ -41,7 +41,7 @@ pub struct ResolvedImage {
     pub config_bytes: Bytes,
     /// The config, parsed. It has one diff ID for each layer.
     pub config: ImageConfig,
-    /// What the image runs on, by its index or its config.
+    /// The platform that the image runs on, by its index or its config.
     pub platform: Platform,
 }
 
@@ -71,7 +71,7 @@ pub struct LocatedImage {
     manifest: ImageManifest,
     index: Option<(Digest, Index, Bytes)>,
     indexes: Vec<FetchedManifest>,
-    /// What the index says that the manifest is for.
+    /// The platform for which the index lists the manifest.
     chosen: Option<Platform>,
 }
 

@@ -51,7 +51,7 @@ impl Counters {
         }
     }
 
-    /// These counters, and somebody who watches the call.
+    /// These counters, and an observer of the call.
     pub(crate) fn observed(self, observer: Arc<dyn Observer>) -> Self {
         Self {
             observer: Some(observer),
@@ -59,7 +59,7 @@ impl Counters {
         }
     }
 
-    /// These counters with nobody who watches: for a request that is part of something that is watched as a whole.
+    /// These counters without an observer: for a request that is part of something that is watched as a whole.
     pub(crate) fn unobserved(&self) -> Self {
         Self {
             observer: None,

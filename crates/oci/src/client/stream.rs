@@ -103,7 +103,7 @@ pub(super) struct Reader {
     blob: Digest,
     /// Size of the blob.
     size: u64,
-    /// What of the blob is wanted.
+    /// The range of the blob that is wanted.
     wanted: Range<u64>,
     /// Offset in the blob of what comes next.
     position: u64,

@@ -1,4 +1,4 @@
-//! What a repository has instead of a tag that it does not have.
+//! The tags that a repository offers in place of one that it does not have.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const NAMED: usize = 5;
 /// Longest tag (distribution specification).
 const MAX_TAG: usize = 128;
 
-/// What the tag list of a repository says.
+/// The tag list of a repository, as the registry sends it.
 #[derive(Debug, Default, Deserialize)]
 struct TagList {
     /// Some registries say `null` for none.
@@ -87,7 +87,7 @@ pub(crate) fn offer(wanted: &str, mut tags: Vec<String>, is_all: bool) -> String
     tags.retain(|tag| {
         !tag.is_empty() && tag.len() <= MAX_TAG && tag.bytes().all(|byte| byte.is_ascii_graphic())
     });
-    // What keeps lists of referrers and signatures is no image that a user looks for.
+    // Tags that hold lists of referrers and signatures are no images that a user looks for.
     tags.retain(|tag| !tag.starts_with("sha256-"));
     if tags.is_empty() {
         return "it has no tags".to_owned();

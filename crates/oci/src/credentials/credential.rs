@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt as _;
 /// Largest `config.json` and largest answer of a helper; real ones have a few KiB.
 pub(super) const MAX_CONFIG_JSON: u64 = 1 << 20;
 
-/// What proves who is asking.
+/// The proof of a client's identity.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// A name and a password.
@@ -43,7 +43,7 @@ pub enum CredentialError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The file cannot be written.
@@ -51,7 +51,7 @@ pub enum CredentialError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The file is not what docker and podman write.
@@ -59,7 +59,7 @@ pub enum CredentialError {
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         reason: String,
     },
     /// A credential provider of the kubelet cannot be run, failed, or gave nonsense.
@@ -69,7 +69,7 @@ pub enum CredentialError {
         provider: String,
         /// The image, without tag and digest.
         image: String,
-        /// What happened.
+        /// The reason of the failure.
         reason: String,
     },
     /// The helper cannot be run, failed, or gave nonsense.
@@ -79,7 +79,7 @@ pub enum CredentialError {
         helper: String,
         /// The key it was asked for.
         registry: String,
-        /// What happened.
+        /// The reason of the failure.
         reason: String,
     },
 }
@@ -91,7 +91,7 @@ impl CredentialError {
     }
 }
 
-/// What is in a file; `None` if it is not there.
+/// The bytes of a file; `None` if there is no file.
 pub(super) async fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, CredentialError> {
     let failed = |source| CredentialError::Read {
         path: path.to_owned(),

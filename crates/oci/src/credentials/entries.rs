@@ -34,7 +34,7 @@ pub(super) struct AuthEntry {
 }
 
 impl DockerConfig {
-    /// What the file at `path` says. An empty one says nothing, as docker has it.
+    /// Parses the file at `path`. An empty file has no entries, as with docker.
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, CredentialError> {
         if bytes.trim_ascii().is_empty() {
             return Ok(Self::default());
@@ -42,7 +42,7 @@ impl DockerConfig {
         serde_json::from_slice(bytes).map_err(|error| wrong(path, said(&error)))
     }
 
-    /// What it has for `repository` of `registry`, whose `keys` are given.
+    /// The credential that the file has for `repository` of `registry`, whose `keys` are given.
     pub(crate) fn credential(
         &self,
         path: &Path,
@@ -67,7 +67,7 @@ impl DockerConfig {
     }
 }
 
-/// What is wrong with JSON, without anything of it: it may be a secret.
+/// The fault of a JSON text, without any part of the text: it may be a secret.
 fn said(error: &serde_json::Error) -> String {
     match error.is_data() {
         false => error.to_string(),
@@ -109,7 +109,7 @@ pub(super) fn helper_for<'a, H>(
     Some((host, helper))
 }
 
-/// What is left of a key: old tools filed entries under URLs, and the host may be in upper case.
+/// A key without scheme, API version and upper case in its host: old tools filed entries under URLs.
 pub(super) fn bare(key: &str) -> String {
     let key = key.trim_start_matches("https://").trim_start_matches("http://");
     let key = key.trim_end_matches('/');
@@ -157,7 +157,7 @@ pub(super) fn find_entry(
     }
 }
 
-/// What an entry of `auths` holds. An entry with nothing in it marks that a helper has the secret.
+/// The credential that an entry of `auths` holds. An entry with nothing in it marks that a helper has the secret.
 pub(super) fn entry_credential(entry: &AuthEntry) -> Result<Option<Credential>, String> {
     let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     if let Some(token) = some(&entry.registrytoken) {

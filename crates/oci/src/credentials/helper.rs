@@ -41,7 +41,7 @@ pub(super) async fn run_helper(
     read_answer(&answer).map_err(fail)
 }
 
-/// What a helper knows, by its answer. The error is what is wrong with that.
+/// The credential in a helper's answer. The error is the fault of that answer.
 pub(crate) fn read_answer(answer: &[u8]) -> Result<Option<Credential>, String> {
     #[derive(Deserialize)]
     struct Answer {
@@ -63,7 +63,7 @@ pub(crate) fn read_answer(answer: &[u8]) -> Result<Option<Credential>, String> {
     })
 }
 
-/// What a helper is told to do with its credentials.
+/// The action that a helper is told to take on its credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// To keep some.

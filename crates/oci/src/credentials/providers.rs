@@ -80,7 +80,7 @@ struct Login {
 }
 
 impl ProviderSettings {
-    /// What the first provider gives that is for this image and has something.
+    /// The credential of the first provider that is for this image and has one.
     pub(super) async fn look_up(
         &self,
         registry: &str,
@@ -165,7 +165,7 @@ impl Provider {
     }
 }
 
-/// What a provider gives for an image, by its answer. The error is what is wrong with that.
+/// The credential for an image in a provider's answer. The error is the fault of that answer.
 pub(crate) fn read_answer(answer: &[u8], image: &str) -> Result<Option<Credential>, String> {
     // The answer holds secrets, so no message may quote it.
     let answer: Answer =
@@ -214,7 +214,7 @@ fn is_match(pattern: &str, image: &str) -> bool {
         && path.starts_with(&wanted_path)
 }
 
-/// Linear in the product of the lengths, whatever the pattern.
+/// Linear in the product of the lengths, for every pattern.
 fn is_glob_match(pattern: &[u8], name: &[u8]) -> bool {
     // Which beginnings of the pattern fit what was read so far.
     let mut fits = vec![false; pattern.len() + 1];

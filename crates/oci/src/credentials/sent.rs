@@ -14,7 +14,7 @@ pub struct Login {
     pub from: String,
 }
 
-/// Which login a registry was sent, as a message says it. It has no secret.
+/// The login that a registry was sent, as a message says it. It has no secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum SentLogin {
     /// It is not known: the registry did not say what it wants, or Xebec could not get the login.
@@ -39,7 +39,7 @@ pub enum SentLogin {
 }
 
 impl SentLogin {
-    /// That of a login that was found.
+    /// The note of a login that was found.
     pub(crate) fn of(login: &Login) -> Self {
         let user = match &login.credential {
             Credential::Basic { username, .. } => Some(username.clone()),

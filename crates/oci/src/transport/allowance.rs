@@ -1,4 +1,4 @@
-//! What a registry says is left of its limit of requests, before it refuses any.
+//! The number of requests that a registry still allows, as it announces it before it refuses any.
 //!
 //! Docker Hub says `ratelimit-remaining: 76;w=21600`: so many pulls within so many seconds. Others say `RateLimit-Remaining: 76` and
 //! `RateLimit-Reset: 30`, or both in one: `RateLimit: "name";r=76;t=30` (the drafts of draft-ietf-httpapi-ratelimit-headers).
@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use reqwest::header::HeaderMap;
 
-/// What is meant where no time is said.
+/// The window of a limit whose answer names no time.
 const USUAL_WINDOW: Duration = Duration::from_secs(60);
-/// What is more is no number of seconds: some registries send the time at which the window is over, in seconds since 1970.
+/// A greater number is no number of seconds: some registries send the time at which the window is over, in seconds since 1970.
 const LONGEST_WINDOW: u64 = 366 * 86_400;
 
-/// What is left of a limit.
+/// The rest of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Allowance {
     /// So many requests.
@@ -22,7 +22,7 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// What the headers of an answer say; `None`: nothing.
+    /// The rest of the limit that the headers of an answer state; `None` if they state none.
     pub(crate) fn read(headers: &HeaderMap, now: SystemTime) -> Option<Self> {
         let text = |name| headers.get(name)?.to_str().ok();
         if let Some(all) = text("ratelimit") {

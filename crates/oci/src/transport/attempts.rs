@@ -1,11 +1,11 @@
-//! How often, how fast and how long one call tries. What it shares with other calls to its registry is in [`Gate`].
+//! How often, how fast and how long one call tries. [`Gate`] holds the limits that it shares with other calls to its registry.
 //!
 //! A call has a number of tries and a deadline. Between tries it waits a random time whose bound doubles, or
 //! as long as the registry asked for.
 //!
 //! A call with [`Patience::Until`] does not count its tries. While a registry is away, the bucket decides how often
 //! it is asked by all such calls together, and the first call that succeeds wakes the others: nobody sits out a long
-//! pause after the registry is back. What it meets then is bounded by the places.
+//! pause after the registry is back. The places bound the burst of requests that the registry then meets.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::error::{ClientError, Fault, Target};
 
 /// Longest pause between tries of a patient call: readers go on about a second after the registry is back.
 const STEADY_PAUSE: Duration = Duration::from_secs(1);
-/// Pause after refused credentials: a login is worth waiting for, but services lock out who knocks too often.
+/// Pause after refused credentials: a login is worth waiting for, but services lock out a client that knocks too often.
 const REFUSED_PAUSE: Duration = Duration::from_secs(15);
 
 /// The tries of one call.

@@ -1,4 +1,4 @@
-//! What all calls to one registry share: places, a budget of retries, and the time for which it wants to be left alone.
+//! The limits that all calls to one registry share: places, a budget of retries, and the time for which it wants to be left alone.
 //!
 //! Retries of all calls draw from one bucket, so that a registry which comes back is not met by everyone at once; when the bucket is
 //! empty a retry waits for its turn. A `Retry-After` holds back every call to that registry, not only the one that was told.
@@ -29,7 +29,7 @@ struct Closing {
     throttles: bool,
 }
 
-/// What all calls to one registry share.
+/// The limits that all calls to one registry share.
 #[derive(Debug)]
 pub(crate) struct Gate {
     places: Arc<Semaphore>,

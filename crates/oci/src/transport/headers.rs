@@ -15,7 +15,7 @@ const DEFAULT_REDIRECT_LIFE: Duration = Duration::from_secs(60);
 /// A presigned URL is given up this long before it ends, so that a request sent in time also arrives in time.
 const REDIRECT_MARGIN: Duration = Duration::from_secs(15);
 
-/// What `Retry-After` asks for: seconds, or a date (RFC 9110, section 10.2.3).
+/// The wait that `Retry-After` asks for: seconds, or a date (RFC 9110, section 10.2.3).
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {

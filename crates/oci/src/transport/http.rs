@@ -123,7 +123,7 @@ impl Pools {
     }
 }
 
-/// What all pools have in common.
+/// The settings that all pools have in common.
 fn builder(tls: &rustls::ClientConfig, budget: &Budget, user_agent: &str) -> reqwest::ClientBuilder {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -349,7 +349,7 @@ impl Answer {
         Ok(body.freeze())
     }
 
-    /// What an unsuccessful answer means.
+    /// The fault that an unsuccessful answer means.
     pub(crate) async fn into_fault(mut self) -> Fault {
         let code = self.status().as_u16();
         let retry_after = headers::retry_after(self.headers(), SystemTime::now());
@@ -405,7 +405,7 @@ struct Entry {
     message: String,
 }
 
-/// What the body of an error says: the distribution specification's `errors`, or the start of a plain text.
+/// The message in the body of an error: the distribution specification's `errors`, or the start of a plain text.
 pub(crate) fn error_message(body: &[u8]) -> String {
     if let Ok(Errors { errors }) = serde_json::from_slice(body) {
         let texts: Vec<String> = errors

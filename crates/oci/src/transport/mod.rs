@@ -1,9 +1,8 @@
 //! From "this path of that registry" to the head of an answer: scheme, proof, redirects.
 //!
-//! A request goes out with the proof its registry is known to want; one answer with status 401 is met by a new
-//! proof and a second request. Redirects are followed by hand: the proof goes only to the registry itself,
-//! never to where it redirects, TLS is not given up on the way, nothing is asked that is nearer to this host than the
-//! registry ([`reach`]), and the last URL is kept for the blob.
+//! A request goes out with the proof its registry is known to want; one answer with status 401 is met by a new proof and a second
+//! request. Redirects are followed by hand. The proof goes only to the registry itself, never to where it redirects. TLS is not given
+//! up on the way. No host is asked that is nearer to this host than the registry ([`reach`]). The last URL is kept for the blob.
 
 mod allowance;
 pub(crate) mod attempts;
@@ -79,11 +78,11 @@ pub(crate) struct Ask {
 pub(crate) enum Place {
     /// Path and query after `/v2/`.
     Path(String),
-    /// What a registry gave as the place to go on.
+    /// The URL at which a registry wants the client to go on.
     Url(Url),
 }
 
-/// What a request carries.
+/// The body of a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Payload {
     /// Bytes in memory.
@@ -297,7 +296,7 @@ impl Transport {
         self.follow(server, ask, url, renewed.as_deref(), counters).await
     }
 
-    /// Goes where the server sends this host. With the answer comes how near they are who led to it, of several the farthest.
+    /// Goes where the server sends this host. Beside the answer, returns how near the hosts are that led to it, of several the farthest.
     async fn follow(
         &self,
         server: &Server,

@@ -4,10 +4,10 @@
 //! stop. So look-ups have threads of their own, as many as are under way: pages of other images are decoded meanwhile. A
 //! name is looked up once at a time, however many requests wait for it, and what a host can be asked at once is limited.
 //!
-//! Names that users gave and names that registries gave do not stand in each other's way, and no registry has more than its
-//! share of the latter: one that sends each request to another silent name holds up itself. Users' names of one domain have a
-//! share, too, since one silent server answers for all of them; and when all places are taken all the same, a name that was
-//! found before leads where it led then, so that containers that run already go on.
+//! Names that users gave and names that registries gave do not stand in each other's way, and no registry has more than its share of
+//! the latter: one that sends each request to another silent name holds up itself. Users' names of one domain have a share, too, since
+//! one silent server answers for all of them. When all places are taken all the same, a name that was found before leads where it led
+//! then, so that running containers go on.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,9 +31,9 @@ const REMEMBERED: usize = 256;
 /// Stack of such a thread: the resolvers of C libraries take some tens of KiB, and the daemon's memory is locked.
 const STACK: usize = 256 << 10;
 
-/// What blocks.
+/// The look-up of a name, which blocks its thread.
 type LookUp = dyn Fn(&str) -> Result<Vec<SocketAddr>, LookUpError> + Send + Sync;
-/// What everybody who waits for a name gets.
+/// The result of a look-up, which all requests that wait for the name share.
 type Found = Result<Arc<[SocketAddr]>, NoAddress>;
 type Pending = Shared<BoxFuture<'static, Found>>;
 /// The registry for which a look-up began, if that is known.

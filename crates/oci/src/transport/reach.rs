@@ -1,14 +1,14 @@
 //! Where a registry may send this host.
 //!
-//! Registries name hosts that are then asked: redirects, token servers, places of uploads. The daemon runs as root in the
-//! host's own network and reaches what nobody outside does: services on loopback, metadata servers of clouds, the network
-//! behind. So a registry may name hosts that are as far away as it is itself, and farther ones: one on the internet names
-//! hosts on the internet, one in a private network others of it, too, and only one on this host something on this host.
+//! Registries name hosts that are then asked: redirects, token servers, places of uploads. The daemon runs as root in the host's own
+//! network and reaches services that nobody outside does: on loopback, metadata servers of clouds, the network behind. So a registry
+//! may name hosts that are as far away as it is itself, and farther ones. A registry on the internet may name hosts on the internet,
+//! one in a private network also hosts of that network, and only one on this host may name this host.
 //!
 //! Names are judged by the addresses that are connected to, when that is done, so a name that resolves to something else the
-//! next time gains nothing; connections made for one kind of registry are not used for another. What the user lists under
-//! `internal_hosts` may be named by every registry. Through a proxy only what a URL itself says can be judged: the proxy
-//! resolves names, and it is for the proxy to say what may be reached.
+//! next time gains nothing; connections made for one kind of registry are not used for another. Every registry may name the hosts that
+//! the user lists under `internal_hosts`. Through a proxy only what a URL itself says can be judged: the proxy resolves names, and it
+//! is for the proxy to say what may be reached.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -35,7 +35,7 @@ pub(crate) enum Reach {
     Link = 2,
     /// This host.
     Host = 3,
-    /// What no registry names: metadata servers of clouds, "any" address (Linux takes it for loopback), multicast.
+    /// Addresses that no registry may name: metadata servers of clouds, "any" address (Linux takes it for loopback), multicast.
     Never = 4,
 }
 
@@ -120,7 +120,7 @@ impl Reach {
         if METADATA_NAMES.contains(&host.as_str()) {
             return Some(Self::Never);
         }
-        // RFC 6761: they are loopback whatever a name server says.
+        // RFC 6761: they are loopback, even if a name server says otherwise.
         let is_local = is_loopback(&host) || host.ends_with(".localhost");
         is_local.then_some(Self::Host)
     }
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    /// What listens on this host's public address is behind the firewalls that are outside of it.
+    /// A service that listens on this host's public address is behind the firewalls that are outside of this host.
     #[test]
     fn own_public_addresses_are_no_strangers() {
         let own = ["198.51.100.7", "2001:db8::7", "10.0.0.7", "127.0.0.1"].map(|own| own.parse().unwrap());

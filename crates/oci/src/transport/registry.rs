@@ -1,4 +1,4 @@
-//! What this process knows about each registry: scheme, places, whether it honours ranges.
+//! The facts that this process knows about each registry: scheme, places, whether it honours ranges.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Server {
         }
     }
 
-    /// What it is remembered by: `host[:port][/path]`.
+    /// The name under which it is remembered: `host[:port][/path]`.
     pub(crate) fn name(&self) -> String {
         format!("{}{}", self.authority, self.prefix)
     }
@@ -173,8 +173,8 @@ impl Servers {
         server
     }
 
-    /// Where content of the registry `name` may be read: mirrors in order, then the registry. What is not asked for
-    /// by digest comes only from mirrors that are trusted with tags. Mirrors that rest come `with_resting` only.
+    /// Where content of the registry `name` may be read: mirrors in order, then the registry. Content that is not asked for by digest
+    /// comes only from mirrors that are trusted with tags. Mirrors that rest are listed only `with_resting`.
     pub(crate) fn readable(&self, name: &str, by_digest: bool, with_resting: bool) -> Vec<Endpoint> {
         let mut endpoints = Vec::new();
         for (key, mirror) in self.mirrors.get(name).into_iter().flatten() {

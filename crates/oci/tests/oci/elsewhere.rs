@@ -323,8 +323,8 @@ async fn proxy(servers: Vec<String>) -> std::sync::Arc<parking_lot::Mutex<Vec<St
     asked
 }
 
-/// What a URL says itself is judged before the proxy is asked, which would lead to its own host; names are for the proxy, but for
-/// those for which none is used.
+/// A host that a URL gives as an address or as this host's name is judged before the proxy is asked, which would lead to its own host.
+/// Other names are left to the proxy, unless no proxy is used for them.
 #[test]
 fn through_a_proxy_no_registry_names_what_is_near() {
     let environment = [
@@ -589,7 +589,7 @@ fn token_servers_are_no_nearer_than_the_registry() {
             let client = client(&[&registry, &other], &[], directory.path());
             let repository = repository(&registry.registry);
             let read = client.blob_range(&repository, &image.layer_digest, 0..10);
-            // The token that is had is none that the registry likes.
+            // The registry does not accept the token that the client gets.
             let said = read.await.unwrap_err().to_string();
             assert_eq!(other.was_asked(), may, "{from} to {realm}: {said}");
             let is_refused = said.contains("internal_hosts") || said.contains("plain_http");

@@ -342,7 +342,7 @@ fn basic(username: &str, password: &str) -> Credential {
     }
 }
 
-/// What registries say of a login before it is stored, by each way in which they ask for one.
+/// The answers of registries to a login before it is stored, for each way in which they ask for one.
 #[tokio::test]
 async fn a_login_is_tried_before_it_is_stored() {
     let accesses = [
@@ -418,7 +418,7 @@ async fn logins_are_stored_and_removed_and_nothing_else_is_touched() {
     }
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(json, serde_json::from_str::<serde_json::Value>(others).unwrap());
-    // What is no such file stays as it is.
+    // A file of another kind stays as it is.
     for wrong in ["[]", "{", r#"{"auths": 1}"#] {
         std::fs::write(&file, wrong).unwrap();
         let error = stored(&file)

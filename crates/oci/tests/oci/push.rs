@@ -188,7 +188,7 @@ async fn referrers_with_and_without_the_api() {
     }
 }
 
-/// What was asked of a registry about lists of referrers since its log was cleared.
+/// The numbers of requests for lists of referrers, by the API and by tag, since the registry's log was cleared.
 fn asked_for_lists(registry: &FaultyRegistry) -> (usize, usize) {
     let asked = (
         registry.count("/referrers/"),
@@ -223,7 +223,7 @@ async fn a_registry_without_the_api_is_asked_by_tag() {
     // Clones know it, too.
     assert_eq!(list(&reader.clone(), &one).await, 1);
     assert_eq!(asked_for_lists(&registry), (0, 1));
-    // What is not under the tag may be in the API by now.
+    // A list that is not under the tag may be in the API by now.
     assert_eq!(list(&reader, &two).await, 0);
     assert_eq!(asked_for_lists(&registry), (1, 1));
     // A list that cannot be read hides none that the API has.

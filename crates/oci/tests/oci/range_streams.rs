@@ -35,7 +35,7 @@ async fn open(
         .await
 }
 
-/// What comes until the end or an error.
+/// The bytes that come until the end or an error.
 async fn read(stream: &mut BlobStream) -> (Vec<u8>, Option<ClientError>) {
     let mut all = Vec::new();
     loop {
@@ -154,7 +154,7 @@ async fn of_an_ignored_range_the_wanted_part_is_given() {
     assert_eq!(registry.log().len(), 2);
 }
 
-/// What came before a lasting fault was handed on, and the error says of what the rest is missing.
+/// The bytes that came before a lasting fault are handed on, and the error names the range whose rest is missing.
 #[tokio::test]
 async fn parts_come_before_the_range_is_complete() {
     let (registry, image) = setup();

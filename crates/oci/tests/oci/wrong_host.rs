@@ -62,7 +62,7 @@ fn name_server(code: u8) {
             packet[2] |= 0x80;
             packet[3] = 0x80 | code;
             packet[6..12].fill(0);
-            // What follows the question (EDNS) is left out: header, name, type and class.
+            // The bytes after the question (EDNS) are left out: header, name, type and class remain.
             let name = packet[12..length].iter().position(|byte| *byte == 0).unwrap();
             let _ = socket.send_to(&packet[..12 + name + 5], from);
         }

@@ -13,10 +13,10 @@ use crate::body;
 use crate::error::{ApiError, Code};
 use xebec_events::EventKind;
 
-/// What blobs are sent as: only their manifest knows what they are.
+/// The media type of all blobs: only their manifests know what they are.
 const MEDIA_TYPE: &str = "application/octet-stream";
 
-/// Sends a blob, a part of it, or only what is known of it.
+/// Sends a blob, a part of it, or only its size and digest.
 pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, digest: &Digest) -> Outcome {
     let store = &call.registry.store;
     // A client that asks whether a blob is here may push a manifest next that names it.

@@ -19,7 +19,7 @@ use xebec_events::{Event, EventKind, Origin};
 #[derive(Clone, Debug)]
 pub struct RequestId(pub String);
 
-/// What a handler has of a request.
+/// A request, as handlers get it.
 pub(crate) struct Call<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) parts: &'a Parts,
@@ -86,7 +86,7 @@ impl Call<'_> {
     }
 }
 
-/// What an event is about.
+/// The subject of an event.
 #[derive(Default)]
 pub(crate) struct What<'a> {
     pub(crate) digest: Option<&'a Digest>,
@@ -101,5 +101,5 @@ pub(crate) fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// What handlers come to.
+/// The result of a handler.
 pub(crate) type Outcome = Result<super::reply::Answer, ApiError>;

@@ -1,4 +1,4 @@
-//! What the store refuses or fails at, as a client is told of it. Causes that lie in the registry go to the log.
+//! Refusals and failures of the store, as a client is told of them. Causes that lie in the registry go to the log.
 
 use std::io;
 

@@ -33,7 +33,7 @@ const MAX_TAGS: usize = 64;
 const MANIFEST_TIME: Duration = Duration::from_secs(60);
 const SLOWEST: u64 = 32 << 10;
 
-/// Sends a manifest, or only what is known of it.
+/// Sends a manifest, or only its size, digest and media type.
 pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
     let listed = match reference {
         Reference::Tag(tag) => fallback_tag::subject(call, repository, tag).await?,

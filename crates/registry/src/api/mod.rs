@@ -36,7 +36,7 @@ use crate::state::Registry;
 
 use call::{Call, Outcome};
 
-/// What kind of request an answer is for, in the answer's extensions.
+/// The kind of request that an answer is for, in the answer's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind(pub &'static str);
 

@@ -16,7 +16,7 @@ use crate::body::AnswerBody;
 use crate::error::{ApiError, Code};
 use crate::request::Wanted;
 
-/// What is to be sent of some content.
+/// The part of some content that is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// All of it.
@@ -27,7 +27,7 @@ pub(crate) enum Sent {
     Nothing,
 }
 
-/// What a request wants of content with this digest.
+/// The part that a request wants of content with this digest.
 ///
 /// # Errors
 /// A range that lies outside of it (416).
@@ -76,7 +76,7 @@ pub(crate) fn answer(digest: &Digest, media_type: &str, size: u64, sent: &Sent, 
     let answer = reply::with(answer, ACCEPT_RANGES, "bytes");
     let answer = reply::with(answer, CONTENT_TYPE, media_type);
     let answer = reply::with(answer, ETAG, entity_tag(digest));
-    // What a digest names never changes; what a tag names may. Either is for those who may read it.
+    // Content by digest never changes; a tag may name other content later. Either is for those who may read it.
     let caching = match lasting {
         true => "private, max-age=31536000, immutable",
         false => "no-cache",

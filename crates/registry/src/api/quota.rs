@@ -32,7 +32,7 @@ pub(crate) async fn room(
     }
     let asked = Instant::now();
     add_up(call, repository, None).await?;
-    // What nobody has announced cannot be tried again when it turns out to be too much.
+    // A body whose size nobody has announced cannot be tried again when it turns out to be too much.
     if bytes.is_some() || !quotas.is_close(repository.as_str()) {
         let admitted = quotas.admit(repository.as_str(), bytes.unwrap_or(0));
         if let Ok(room) = admitted {

@@ -13,11 +13,11 @@ use crate::error::ApiError;
 /// An answer.
 pub type Answer = Response<AnswerBody>;
 
-/// What a client shows its user, as the specification has warnings.
+/// The warning that a client shows its user, as the specification has it.
 const WARNING: HeaderName = HeaderName::from_static("warning");
-/// The digest of what is answered, or of what was pushed.
+/// The digest of the content that is answered, or that was pushed.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
-/// By which clients know a registry.
+/// The header by which clients know a registry.
 const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
 /// The longest text of a warning.
 const MAX_WARNING: usize = 256;

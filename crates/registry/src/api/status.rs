@@ -1,4 +1,4 @@
-//! What is asked about the registry itself: whether it is one, whether it lives and is ready, and its figures.
+//! Requests about the registry itself: whether it is one, whether it lives and is ready, and its figures.
 
 use hyper::StatusCode;
 use xebec_store::Store;
@@ -9,7 +9,7 @@ use crate::error::ApiError;
 use crate::figures;
 use crate::state::Registry;
 
-/// What Prometheus' text format is sent as.
+/// The media type of the figures: OpenMetrics, which Prometheus reads.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The way clients find out that this is a registry.
@@ -40,7 +40,7 @@ pub(crate) async fn ready(registry: &Registry) -> Answer {
     answer
 }
 
-/// What does not answer, and why.
+/// Asks both engines. The error is the one that does not answer, and why.
 async fn probe(store: &Store) -> Result<(), (&'static str, String)> {
     let database = store.database_answers().await;
     database.map_err(|error| ("database", error.to_string()))?;

@@ -23,8 +23,9 @@ const AWAY: &str = "5";
 /// The same while nothing is to be kept here.
 const NOT_KEPT: &str = "30";
 
-/// Brings what a reference names into the store, if its repository is of an upstream and that has it. If the reference is the fallback
-/// tag of a manifest, what refers to that one is `listed`. What the client is to be told, if anything.
+/// Brings the manifest that a reference names into the store, if its repository is of an upstream and that has it. If the reference is
+/// the fallback tag of a manifest, that manifest is `listed`, and its referrers come. Returns the text that the client is to be told,
+/// if any.
 pub(crate) async fn manifest(
     call: &Call<'_>,
     repository: &RepositoryName,
@@ -49,7 +50,7 @@ pub(crate) async fn manifest(
                 None => None,
             };
             match (upstream.refresh_tag(repository, tag).await, refreshed) {
-                // What is here makes a list, though the tag itself cannot be asked for.
+                // Referrers that are here make a list, though the tag itself cannot be asked for.
                 (Err(_), Some(freshness)) => Ok(freshness),
                 (found, _) => found,
             }
@@ -111,7 +112,7 @@ async fn is_here(
     }
 }
 
-/// What is here is answered, and the client is told that it was not compared.
+/// A manifest that is here is answered, and the client is told that it was not compared.
 fn unless_here(is_here: Result<bool, StoreError>, refusal: ModeRefusal) -> Result<Option<String>, ApiError> {
     let ModeRefusal { detail, .. } = refusal;
     match is_here.map_err(|error| failure::of("looking for what an upstream has", &error))? {
@@ -200,7 +201,7 @@ async fn send(
     Ok(part::with_body(answer, body::streamed(length, stream)))
 }
 
-/// What a client is answered when an upstream does not give what only it has. Never that it is not there.
+/// The answer when an upstream does not give content that only it has. The answer never says that there is no such content.
 fn refused(error: &UpstreamError) -> ApiError {
     let said = |code| ApiError::new(code, error.to_string());
     match error {

@@ -190,7 +190,7 @@ async fn add(
                 _ => false,
             };
             if has_no_room {
-                // What came of it would take the room of others until the upload times out.
+                // The bytes that have come would take the room of others until the upload times out.
                 let _ = call.registry.store.cancel_upload(repository, id).await;
             }
             Err(failure::of_append(&error))

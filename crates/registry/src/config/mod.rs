@@ -53,15 +53,15 @@ pub struct Config {
     pub upstreams: Vec<UpstreamSettings>,
     /// Other registries that are copied, some of them again and again.
     pub mirrors: Vec<MirrorSettings>,
-    /// What which callers may do; without it, everybody may do everything.
+    /// The rules about the rights of callers; without them, everybody may do everything.
     pub auth: Option<AuthSettings>,
-    /// Where it is written down who did what.
+    /// The log of who did what.
     pub audit: Option<AuditSettings>,
     /// The programs that hear of what happens.
     pub webhooks: Vec<WebhookSettings>,
-    /// Which tags stay as they are.
+    /// The tags that stay as they are.
     pub immutability: Immutability,
-    /// Which tags and manifests go.
+    /// The rules by which tags and manifests stay or go.
     pub retention: Vec<RetentionRule>,
     /// How much may be stored.
     pub quotas: Vec<Quota>,
@@ -87,13 +87,13 @@ pub enum ConfigError {
         path: PathBuf,
         /// Counted from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem, for people.
         problem: String,
     },
 }
 
 impl Config {
-    /// What holds without a file.
+    /// The settings that hold without a file.
     pub fn usual() -> Self {
         let environment = |_: &str| None;
         // Every default is right by itself; the test `the_defaults_are_right` sees to that.
@@ -119,7 +119,7 @@ impl Config {
     /// Reads a file, with the environment of this process.
     ///
     /// # Errors
-    /// What is wrong, and in which line.
+    /// The problem, and its line.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |cause| ConfigError::Read {
             path: path.to_owned(),
@@ -139,7 +139,7 @@ impl Config {
     /// Reads the text of a file.
     ///
     /// # Errors
-    /// What is wrong, and in which line.
+    /// The problem, and its line.
     pub fn parse(text: &str, path: &Path, environment: Environment<'_>) -> Result<Self, ConfigError> {
         let file = toml::from_str(text).map_err(|error: toml::de::Error| Problem {
             at: error.span(),
@@ -221,7 +221,7 @@ fn auth(auth: Spanned<AuthSettings>) -> Result<AuthSettings, Problem> {
     }
 }
 
-/// What a list has, if all of it can be used.
+/// The values of a list, if all of them can be used.
 fn sound<T, E: std::fmt::Display>(
     listed: Vec<Spanned<T>>,
     check: impl Fn(&T) -> Result<(), E>,
@@ -264,7 +264,7 @@ mod tests {
         let text = include_str!("../../../../docs/registry.toml");
         let (written, usual) = (parse(text).unwrap(), Config::usual());
         assert_eq!(format!("{written:?}"), format!("{usual:?}"));
-        // What is commented out there is right, too.
+        // The settings that are commented out there are right, too.
         let all: Vec<&str> = text
             .lines()
             .map(|line| match line.strip_prefix("#: ") {

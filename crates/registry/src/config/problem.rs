@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and where.
+//! A problem of a configuration, and its place.
 
 use std::ops::Range;
 

@@ -78,7 +78,7 @@ fn not_after(certificate: &[u8]) -> Option<i64> {
     i64::try_from(end.as_secs()).ok()
 }
 
-/// What an element contains.
+/// The contents of an element.
 fn inside(element: der::Result<AnyRef<'_>>) -> Option<SliceReader<'_>> {
     SliceReader::new(element.ok()?.value()).ok()
 }

@@ -1,6 +1,6 @@
-//! What was found of one thing that the registry needs.
+//! The findings of `doctor`, one for each thing that the registry needs.
 
-/// What was found of one thing.
+/// The finding about one thing.
 pub(super) struct Found {
     pub(super) what: String,
     pub(super) state: State,

@@ -1,4 +1,4 @@
-//! What this host gives: directory, room, clock, addresses; database and objects.
+//! Things that this host gives: directory, room, clock, addresses; database and objects.
 
 use std::io;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! What others give: upstreams, and keys of who issues tokens.
+//! Things that others give: upstreams, and the keys of those who issue tokens.
 
 use xebec_access::jwks::{KeySource, Location};
 use xebec_access::outgoing::{self, Redirects};
@@ -44,7 +44,7 @@ async fn ask(upstream: &UpstreamSettings) -> Result<&'static str, String> {
     })
 }
 
-/// Whether the keys of each issuer of tokens can be had.
+/// Whether the keys of each issuer of tokens can be fetched.
 pub(super) async fn keys(config: &Config) -> Vec<Found> {
     let Some(auth) = &config.auth else {
         return Vec::new();

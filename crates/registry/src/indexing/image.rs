@@ -1,4 +1,4 @@
-//! What is to be indexed of a manifest. Pure.
+//! The layers of a manifest that are to be indexed. Pure.
 
 use xebec_artifact::own_table::has_table_of_contents;
 use xebec_format::digest::Digest;

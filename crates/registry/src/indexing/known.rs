@@ -1,4 +1,4 @@
-//! What came of a layer is noted in the store, so that an image shares the indexes of its layers with other images.
+//! The outcome for each layer is noted in the store, so that an image shares the indexes of its layers with other images.
 
 use serde::{Deserialize, Serialize};
 use xebec_artifact::artifact::{BlobRef, LayerBlobs};
@@ -37,7 +37,7 @@ impl Note {
         }
     }
 
-    /// What a note says; `None` of one that this program does not understand: then the layer is indexed again.
+    /// Reads a note; `None` of one that this program does not understand: then the layer is indexed again.
     pub(super) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

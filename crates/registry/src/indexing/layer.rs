@@ -1,4 +1,4 @@
-//! One layer's index, made from its blob by threads that leave nine tenths of a processor to who wants it.
+//! One layer's index, made from its blob by threads that leave nine tenths of a processor to others that want it.
 
 use std::io::{self, Read};
 

@@ -1,4 +1,4 @@
-//! What the configuration says of indexing: `[indexing]`.
+//! The settings of indexing: `[indexing]` of the configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -49,9 +49,9 @@ pub enum SignerError {
     /// The file.
     #[error("the key {path}: {reason}", path = path.display())]
     Key {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         reason: String,
     },
 }

@@ -16,7 +16,7 @@ pub struct Entry {
     pub at_ms: u64,
     /// `GET /v2/…`
     pub request: String,
-    /// The repository that it is about, by which it is decided who may see it. Without one, its path may still name any.
+    /// The repository that it is about, by which the page decides who may see it. Without one, its path may still name any.
     pub repository: Option<String>,
     /// The answer's status.
     pub status: u16,
@@ -26,7 +26,7 @@ pub struct Entry {
     pub id: String,
 }
 
-/// What happened lately.
+/// The failed and the slow requests of late.
 #[derive(Debug, Default)]
 pub struct Activity {
     lists: Mutex<Lists>,

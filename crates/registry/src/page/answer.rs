@@ -22,7 +22,7 @@ const KEEP: &str = "max-age=3600";
 /// Manifests are looked at for a page.
 const MEMORY: u64 = 8 << 20;
 
-/// What is sent: a status, a media type, and the text.
+/// The content of an answer: a status, a media type, and the text.
 struct Content {
     status: StatusCode,
     media_type: &'static str,
@@ -109,7 +109,7 @@ async fn content(registry: &Registry, parts: &Parts, page: Page) -> Content {
     })
 }
 
-/// A request of somebody who is known, or need not be.
+/// A request of a visitor, who may be anonymous where that is allowed.
 struct Asking<'a> {
     registry: &'a Registry,
     parts: &'a Parts,
@@ -203,7 +203,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// What asks a browser for a name and a password, if its user has not logged in and can.
+    /// The answer by which a browser asks for a name and a password, if its user has not logged in and can.
     fn logs_in(&self) -> Option<Content> {
         let challenge = self.registry.guard.challenge_for_browsers()?;
         let detail = "log in with the name and the password of your account".to_owned();
@@ -221,8 +221,8 @@ impl<'a> Asking<'a> {
         })
     }
 
-    /// Requests about repositories that the caller may pull from, for who may list them. Paths of other requests may name anything: they
-    /// are for administrators.
+    /// Requests about repositories that the caller may pull from, for callers that may list repositories. Paths of other requests may
+    /// name anything: they are for administrators.
     async fn activity(&self) -> Content {
         let guard = &self.registry.guard;
         let need = |action| Need {

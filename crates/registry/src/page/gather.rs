@@ -1,4 +1,4 @@
-//! What pages show, found in the store. What a page costs is bounded: names, tags, manifests and referrers are read up to a number.
+//! The contents of pages, found in the store. The cost of a page is bounded: names, tags, manifests and referrers are read up to a number.
 
 use std::collections::BTreeSet;
 
@@ -339,7 +339,7 @@ async fn indexed_layers(store: &Store, name: &RepositoryName, digest: &Digest) -
     Ok(layers)
 }
 
-/// What an artifact type is, for people.
+/// The kind of an artifact by its type, for people.
 fn kind(artifact_type: &str) -> &'static str {
     match artifact_type {
         ARTIFACT_TYPE => "index of layers",

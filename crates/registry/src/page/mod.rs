@@ -23,7 +23,7 @@ pub use path::Page;
 pub const STYLE: &str = include_str!("page.css");
 /// The picture that browsers show beside a page's title.
 pub const ICON: &str = include_str!("page.svg");
-/// What a browser with scripts adds.
+/// The additions for a browser with scripts.
 pub const SCRIPT: &str = include_str!("page.js");
 /// `Content-Security-Policy` of each page: no frames, no foreign resources, no inline code.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \

@@ -1,4 +1,4 @@
-// What a browser with scripts adds: a button that copies each command, and a list that is filtered as one types.
+// The additions for a browser with scripts: a button that copies each command, and a list that is filtered as one types.
 "use strict";
 function unseen(text) {
   const span = document.createElement("span");

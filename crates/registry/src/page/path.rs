@@ -1,4 +1,4 @@
-//! Which page a path and its query ask for.
+//! The page that a path and its query ask for.
 
 use std::borrow::Cow;
 
@@ -83,7 +83,7 @@ impl Page {
     }
 }
 
-/// What is searched for, as far as it is looked at.
+/// The text that is searched for, as far as it is looked at.
 fn search(query: &str) -> String {
     let text = parameter(query, "search").unwrap_or_default();
     text.trim().chars().take(MAX_SEARCH).collect()

@@ -1,4 +1,4 @@
-//! What pages show. The server gathers it from the store for those who may read it.
+//! The contents of pages. The server gathers them from the store for those who may read them.
 
 /// Why an image starts lazily, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Visitor {
 /// A page of repositories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repositories {
-    /// What was searched for.
+    /// The text that was searched for.
     pub search: String,
     /// Their names and what is in them.
     pub rows: Vec<RepositoryRow>,
@@ -63,7 +63,7 @@ pub struct Repository {
     pub host: String,
     /// Its name.
     pub name: String,
-    /// What was searched for in its tags.
+    /// The text that was searched for in its tags.
     pub search: String,
     /// The registry that its images come from, if they come through.
     pub upstream: Option<String>,
@@ -107,11 +107,11 @@ pub struct Image {
     pub tags: Vec<String>,
     /// `linux/amd64`, of an image.
     pub platform: Option<String>,
-    /// What it is, if it is no image.
+    /// Its artifact type, if it is no image.
     pub artifact_type: Option<String>,
     /// The digest of the manifest that it refers to.
     pub subject: Option<String>,
-    /// What it is made of: layers, or images of an index.
+    /// Its parts: layers, or images of an index.
     pub parts: Vec<Part>,
     /// How many more there are.
     pub more_parts: usize,
@@ -130,7 +130,7 @@ pub struct Part {
     pub media_type: String,
     /// Its size in bytes.
     pub size: u64,
-    /// What there is to say of it: a platform, why it is not lazy.
+    /// A remark about it: its platform, or why it is not lazy.
     pub remark: String,
     /// Whether it is a manifest with a page of its own.
     pub is_manifest: bool,
@@ -143,7 +143,7 @@ pub struct Referrer {
     pub digest: String,
     /// Its artifact type.
     pub artifact_type: String,
-    /// What it is, for people: "index of layers", "recording", "signature".
+    /// Its kind, for people: "index of layers", "recording", "signature".
     pub kind: String,
     /// Its size in bytes.
     pub size: u64,

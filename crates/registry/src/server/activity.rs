@@ -1,4 +1,4 @@
-//! Which requests of a connection are under way.
+//! The requests of a connection that are under way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ impl Drop for Token {
     }
 }
 
-/// What goes on on a connection.
+/// The requests that are under way on a connection.
 #[derive(Default)]
 pub(super) struct Activity {
     under_way: AtomicUsize,

@@ -1,6 +1,6 @@
 //! How much one client may have under way, so that it cannot keep the others out.
 //!
-//! What a client is, [`client_of`] says.
+//! [`client_of`] says which addresses are one client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

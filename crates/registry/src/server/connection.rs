@@ -23,10 +23,10 @@ use super::shared::Shared;
 
 /// Requests of one connection at a time, by HTTP/2.
 const MAX_STREAMS: u32 = 128;
-/// What a client may send by one request, and by all, before the server has read it.
+/// The bytes that a client may send by one request, and by all, before the server has read them.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// What is written of one answer before the client has taken it.
+/// The bytes of one answer that are written before the client has taken them.
 const SEND_BUFFER: usize = 256 << 10;
 /// A client on HTTP/2 that does not answer a ping in this time is gone.
 const PING_TIME: Duration = Duration::from_secs(30);

@@ -64,7 +64,7 @@ impl Server {
     /// Listens at all addresses of the settings.
     ///
     /// # Errors
-    /// If an address is not to be had, or the certificate cannot be used.
+    /// If the server cannot listen at an address, or the certificate cannot be used.
     pub async fn listen(registry: Arc<Registry>, settings: ServerSettings) -> Result<Self, ServeError> {
         let certificates = settings.tls.clone().map(Certificates::load).transpose()?;
         let mut listeners = Vec::new();
@@ -100,7 +100,7 @@ impl Server {
         self.certificates.is_some()
     }
 
-    /// By which the certificate is read again while the server serves.
+    /// The handle by which the certificate is read again while the server serves.
     pub fn reloader(&self) -> Reloader {
         Reloader(self.certificates.clone())
     }

@@ -133,7 +133,8 @@ fn admit(shared: &Shared, parts: &Parts, origin: IpAddr) -> Result<Admitted, Api
     })
 }
 
-/// What the client still sends is read and forgotten, so that it sees the answer. One that waits to be told to go on is not.
+/// Reads the rest of the body and forgets it, so that the client sees the answer. The body of a client that waits to be told to go on
+/// is not read.
 fn drain(body: RequestBody, parts: &Parts, busy: Busy) {
     if body.is_empty() || (parts.headers.contains_key(EXPECT) && body.received() == 0) {
         return;
@@ -159,7 +160,7 @@ fn text(parts: &Parts, name: HeaderName) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-/// What is known of a request that is being answered. Once its answer has gone out, or was broken off, it is written to the log.
+/// The record of a request that is being answered. Once its answer has gone out, or was broken off, it is written to the log.
 struct Record {
     parts: Parts,
     origin: String,

@@ -1,4 +1,4 @@
-//! What a server is told: where it listens, and how much it lets clients do.
+//! The settings of a server: where it listens, and how much it lets clients do.
 
 use std::time::Duration;
 

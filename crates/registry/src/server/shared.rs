@@ -1,4 +1,4 @@
-//! What all connections share.
+//! The state that all connections share.
 
 use std::net::IpAddr;
 use std::sync::Arc;

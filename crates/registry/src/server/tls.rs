@@ -16,7 +16,7 @@ use rustls::sign::CertifiedKey;
 /// How often the files are looked at.
 const LOOKED_AT_EACH: Duration = Duration::from_secs(10);
 
-/// Which certificate the server shows.
+/// The certificate that the server shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
     /// The certificate and those between it and its authority, in PEM.
@@ -75,7 +75,7 @@ impl Certificates {
         }))
     }
 
-    /// How connections are made safe, with whatever certificate there is at the time.
+    /// How connections are made safe, each with the certificate of its time.
     pub(crate) fn server(self: &Arc<Self>) -> Result<Arc<ServerConfig>, TlsError> {
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()?
@@ -112,7 +112,7 @@ impl Certificates {
         }
     }
 
-    /// What changes when one of the files is replaced.
+    /// The times and sizes of the files, which change when one of them is replaced.
     fn state(&self) -> [Option<(SystemTime, u64)>; 2] {
         [&self.settings.certificate, &self.settings.key].map(|path| {
             let metadata = std::fs::metadata(path).ok()?;

@@ -1,8 +1,8 @@
-//! What goes before each collection: tags and manifests that no retention rule keeps, and copies of upstreams' images that nobody uses
+//! The removals before each collection: tags and manifests that no retention rule keeps, and copies of upstreams' images that nobody uses
 //! or that take too much room. `serve` does it now and then, `gc` once; a dry run says what would go, and why.
 //!
-//! What is decided is pure ([`xebec_policy::retention`], [`xebec_policy::eviction`]). Whatever was pushed or pulled between the
-//! decision and the deletion stays: the store compares once more, in the transaction that deletes.
+//! The decisions are pure ([`xebec_policy::retention`], [`xebec_policy::eviction`]). A tag or manifest that is pushed or pulled between
+//! the decision and the deletion stays: the store compares once more, in the transaction that deletes.
 
 mod evict;
 pub mod retain;
@@ -54,7 +54,7 @@ impl Upkeep {
     /// Deletes what is to go at the time `now`, in milliseconds since 1970, or only says so.
     ///
     /// # Errors
-    /// If the store fails. What went before is gone.
+    /// If the store fails. The things that went before are gone.
     pub async fn run(&self, dry_run: bool, now: u64, report: Report<'_>) -> Result<Tidied, StoreError> {
         let mut tidied = Tidied::default();
         if !dry_run {

@@ -63,8 +63,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// How many tags went, or would go. What belongs to an image, as older clients tag it, comes last: it stays if an image was used
-    /// meanwhile, and is decided on the next time.
+    /// How many tags went, or would go. Companions come last: they stay if an image was used meanwhile, and are decided on the next time.
     async fn let_tags_go(
         &self,
         repository: &RepositoryName,
@@ -119,7 +118,7 @@ fn used(holding: &Holding) -> u64 {
     holding.created.max(holding.pushed).max(holding.pulled)
 }
 
-/// When something was pulled last at the latest. What was never pulled is not pulled unnoticed: its first pull is written down at once.
+/// When something was pulled last at the latest. A first pull is written down at once, so 0 means that nobody has pulled it.
 fn pulled(known: u64) -> Option<u64> {
     let behind = u64::try_from(Store::PULLS_BEHIND.as_millis()).unwrap_or(u64::MAX);
     (known > 0).then(|| known.saturating_add(behind))

@@ -1,4 +1,5 @@
-//! The list of repositories by rights: who may ask for it, what they are shown, and that no page and no link names anything else.
+//! The list of repositories by rights: the callers that may ask for it, the names that they are shown, and that no page and no link
+//! names anything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -25,7 +25,7 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// What it writes on standard output, and its exit code.
+/// The standard output of the program with these arguments, and its exit code.
 pub(crate) async fn run(arguments: &[&str]) -> (String, i32) {
     let mut command = program(arguments);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap());

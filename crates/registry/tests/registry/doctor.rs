@@ -9,7 +9,7 @@ use xebec_testkit::servers;
 
 use crate::commands::run;
 
-/// What the doctor says of a configuration: by each thing, its state and what is said; and the exit code.
+/// The findings of `doctor` for a configuration, each with its thing, its state and its text; and the exit code.
 async fn examine(directory: &Path, text: &str) -> (Vec<(String, String, String)>, i32) {
     let file = directory.join("r.toml");
     std::fs::write(&file, text).unwrap();

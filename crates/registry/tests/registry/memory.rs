@@ -64,14 +64,14 @@ async fn manifests_that_come_slowly_leave_no_room_for_more() {
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(code(refused).await, "UNAVAILABLE");
-    // That was one client's part.
+    // The pushes so far had one client's part of the room.
     let other = registry.request(Method::PUT, "/v2/a/manifests/other");
     let other = other.header("x-forwarded-for", "10.0.0.1");
     let other = other
         .header("content-type", OCI_MANIFEST)
         .body(manifest.to_string());
     assert_eq!(other.send().await.unwrap().status(), StatusCode::CREATED);
-    // What goes out has room of its own, and blobs are streamed.
+    // Manifests that go out have room of their own, and blobs are streamed.
     assert_eq!(
         registry.get("/v2/a/manifests/quick").await.status(),
         StatusCode::OK

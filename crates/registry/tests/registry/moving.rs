@@ -1,4 +1,4 @@
-//! What moves here from another registry is answered like what was pushed.
+//! Content that moves here from another registry is answered like content that was pushed.
 
 use std::sync::Arc;
 

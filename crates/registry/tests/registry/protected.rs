@@ -274,7 +274,7 @@ async fn the_file_mode_stops_writes_or_everything() {
     assert!(refused.headers().contains_key("retry-after"));
     assert_eq!(registry.get("/healthz").await.status(), StatusCode::OK);
 
-    // What is not understood changes nothing.
+    // Text that is not understood changes nothing.
     std::fs::write(&mode, "nonsense").unwrap();
     after_a_look().await;
     assert_eq!(
@@ -332,11 +332,11 @@ async fn a_push_beyond_the_quota_is_refused_before_its_bytes_come() {
     assert_eq!(refused.status(), StatusCode::FORBIDDEN);
 
     registry.push_blob("team/other", &[4; 300]).await;
-    // What is there already needs no room.
+    // A blob that is there already needs no room.
     registry.push_blob("team/app", &[1; 600]).await;
 }
 
-/// Else a quota would be no limit for who pushes nothing else.
+/// Else a quota would be no limit for a client that pushes nothing else.
 #[tokio::test]
 async fn manifests_take_room_by_the_quota() {
     let registry = narrow().await;
@@ -382,7 +382,7 @@ async fn what_is_stored_is_added_up_now_and_then() {
     assert!(sums <= seconds + 1, "{sums} sums in {seconds} s");
 }
 
-/// Else a quota would be no limit for who never finishes an upload.
+/// Else a quota would be no limit for a client that never finishes an upload.
 #[tokio::test]
 async fn an_upload_that_nobody_has_finished_takes_room() {
     let registry = narrow().await;
@@ -410,7 +410,7 @@ async fn an_upload_that_nobody_has_finished_takes_room() {
     assert_eq!(other().await.unwrap().status(), StatusCode::CREATED);
 }
 
-/// What was let in when its head came is taken to its end, however long it takes; the next request needs another token.
+/// A body whose request was let in when its head came is taken to its end, however long it takes; the next request needs another token.
 #[tokio::test]
 async fn a_body_whose_token_ends_meanwhile_is_taken_to_its_end() {
     let world = World::new();

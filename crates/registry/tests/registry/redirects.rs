@@ -76,7 +76,7 @@ fn redirects(registry: &mut Registry) {
     registry.settings.redirect = Some(LASTING);
 }
 
-/// What a client is answered that goes nowhere by itself.
+/// The answer to a client that follows no redirects.
 async fn ask(registry: &Running, method: Method, path: &str, headers: &[(&str, &str)]) -> Response {
     let client = Client::builder().no_proxy().redirect(Policy::none()).build();
     let mut request = client

@@ -150,7 +150,7 @@ async fn pushes_leave_the_reserve_and_deletions_make_room_again() {
         .header("content-type", crate::running::OCI_INDEX)
         .body(index);
     is_refused(manifest.send().await.unwrap()).await;
-    // What is here is read, and goes.
+    // Blobs that are here can be read and deleted.
     for digest in &pushed {
         let path = format!("/v2/app/blobs/{digest}");
         assert_eq!(bytes(registry.get(&path).await, StatusCode::OK).await.len(), BLOB);

@@ -1,4 +1,4 @@
-//! What is written down: the audit log.
+//! Records of what happened: the audit log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -129,7 +129,7 @@ fn the_log_may_be_moved_away() {
     eventually(|| lines(&path).len() == 1);
     assert_eq!(lines(&old)[0]["event"], "push-manifest");
     assert_eq!(lines(&path)[0]["event"], "delete-tag");
-    // What cannot be written is counted, and told when it can.
+    // Lines that cannot be written are counted, and told when they can.
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     audit.happened(&event(EventKind::DeleteTag));

@@ -1,4 +1,4 @@
-//! What the rules let go before a collection: tags, manifests without one, and copies of upstreams' images.
+//! Things that the rules let go before a collection: tags, manifests without one, and copies of upstreams' images.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -338,7 +338,7 @@ async fn tags_go_that_no_rule_keeps() {
     assert_eq!(status(&registry, &path).await, StatusCode::NOT_FOUND);
 }
 
-/// What a client has pulled is known to others soon, and to nobody at once.
+/// Other processes learn of a client's pull soon, and not at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tag_stays_that_was_pulled_within_the_time_also_by_digest_and_from_another_process() {
     let registry = Running::start().await;

@@ -99,7 +99,7 @@ async fn a_part_that_is_not_the_next_one_is_refused_and_nothing_is_appended() {
     assert_eq!(finished.status(), StatusCode::CREATED);
 }
 
-/// The connection breaks in the middle of a body. What came before is kept, and the client goes on after it.
+/// The connection breaks in the middle of a body. The bytes before that are kept, and the client goes on after it.
 #[tokio::test]
 async fn an_upload_that_was_cut_off_goes_on() {
     let registry = Running::start().await;

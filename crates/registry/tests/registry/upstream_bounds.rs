@@ -1,4 +1,4 @@
-//! How many blobs of an upstream are fetched, whoever asks for them and goes away.
+//! How many blobs of an upstream are fetched, for all the clients that ask for them and go away.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is known of an upstream's state: it costs nobody what the upstream would have given.
+//! The state of an upstream, as the registry knows it: no client goes without content for it that the upstream would have given.
 
 use std::time::Duration;
 

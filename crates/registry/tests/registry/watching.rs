@@ -1,4 +1,4 @@
-//! What a registry tells those who watch it: figures, and whether it is ready.
+//! The answers of a registry to those who watch it: figures, and whether it is ready.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ async fn a_registry_whose_object_store_is_gone_is_not_ready() {
     assert_eq!(registry.get("/readyz").await.status(), StatusCode::OK);
     let root = registry.registry.store.config().root.clone();
     std::fs::rename(root.join("objects"), root.join("elsewhere")).unwrap();
-    // What was found a moment ago counts for some seconds.
+    // A finding of a moment ago counts for some seconds.
     assert_eq!(registry.get("/readyz").await.status(), StatusCode::OK);
     tokio::time::sleep(Duration::from_millis(5100)).await;
     let answer = registry.get("/readyz").await;

@@ -1,4 +1,4 @@
-//! What is passed on: webhooks, and how a registry ends that has some.
+//! Events that are passed on: webhooks, and how a registry ends that has some.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -12,7 +12,7 @@ pub const SERVICE: &str = "containerd.services.containers.v1.Containers";
 /// `google.protobuf.Any`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Any {
-    /// What it is.
+    /// The type of the value.
     #[prost(string, tag = "1")]
     pub type_url: String,
     /// Encoded as that.
@@ -26,7 +26,7 @@ pub struct Container {
     /// Its name, unique in its namespace.
     #[prost(string, tag = "1")]
     pub id: String,
-    /// What clients noted.
+    /// Labels that clients have set.
     #[prost(map = "string, string", tag = "2")]
     pub labels: HashMap<String, String>,
     /// The name of the image that it was made of, as the client had it; may be empty.
@@ -35,7 +35,7 @@ pub struct Container {
     /// An OCI runtime specification, in JSON.
     #[prost(message, optional, tag = "5")]
     pub spec: Option<Any>,
-    /// Which snapshotter has its files; may be empty.
+    /// The snapshotter that has its files; may be empty.
     #[prost(string, tag = "6")]
     pub snapshotter: String,
     /// The key of the snapshot with its files, as clients know it.
@@ -62,7 +62,7 @@ impl Containerd {
     /// The containers that fit one of the filters (`id==NAME`, `image==NAME`, `labels."NAME"==VALUE`); all if there are none.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn containers(&self, filters: &[String]) -> Result<Containers, ContainerdError> {
         let filters = filters.to_vec();
         let asked = ListContainersRequest { filters };

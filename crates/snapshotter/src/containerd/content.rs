@@ -24,7 +24,7 @@ impl Containerd {
     /// what its digest says is for the caller to look at.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn blob(&self, digest: &str, longest: usize) -> Result<Option<Vec<u8>>, ContainerdError> {
         let asked = ReadContentRequest {
             digest: digest.to_owned(),

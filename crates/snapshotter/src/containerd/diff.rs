@@ -28,7 +28,7 @@ impl Containerd {
     /// tar that was in it.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn unpack(&self, layer: Descriptor, mounts: Vec<Mount>) -> Result<String, ContainerdError> {
         let asked = ApplyRequest {
             diff: Some(layer),

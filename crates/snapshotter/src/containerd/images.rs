@@ -15,7 +15,7 @@ pub const SERVICE: &str = "containerd.services.images.v1.Images";
 /// `containerd.types.Descriptor`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Descriptor {
-    /// What it is.
+    /// Its media type.
     #[prost(string, tag = "1")]
     pub media_type: String,
     /// Its digest.
@@ -35,7 +35,7 @@ pub struct Image {
     /// The name, unique in its namespace.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// What clients noted.
+    /// Labels that clients have set.
     #[prost(map = "string, string", tag = "2")]
     pub labels: HashMap<String, String>,
     /// A manifest, or an image index.
@@ -59,7 +59,7 @@ struct GetImageResponse {
 struct PutImageRequest {
     #[prost(message, optional, tag = "1")]
     image: Option<Image>,
-    /// Which fields; absent when it is made.
+    /// The fields that change; absent when the image is made.
     #[prost(message, optional, tag = "2")]
     update_mask: Option<FieldMask>,
 }
@@ -68,7 +68,7 @@ impl Containerd {
     /// Gives an image a name, which may have stood for another one.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn put_image(&self, image: Image) -> Result<(), ContainerdError> {
         loop {
             let mut asked = PutImageRequest {
@@ -93,7 +93,7 @@ impl Containerd {
     /// The image of that very name, if there is one.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn image(&self, name: &str) -> Result<Option<Image>, ContainerdError> {
         let asked = GetImageRequest {
             name: name.to_owned(),

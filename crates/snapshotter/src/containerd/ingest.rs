@@ -20,7 +20,7 @@ const PIECE: usize = 1 << 20;
 /// Begins labels that name what a blob refers to.
 pub const REFERS: &str = "containerd.io/gc.ref.";
 
-/// What is to be done with a piece.
+/// The action on a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 enum Action {
@@ -103,7 +103,7 @@ impl Containerd {
     /// Begins to write a blob; `None` if containerd has it, now with these labels and kept by this client's lease.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn ingest(&self, blob: NewBlob) -> Result<Option<Ingest>, ContainerdError> {
         let (requests, stream) = mpsc::channel(1);
         let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
@@ -139,7 +139,7 @@ impl Containerd {
     /// Gives a blob labels, beside those that it has.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn label_blob(
         &self,
         digest: &str,
@@ -163,7 +163,7 @@ impl Containerd {
     /// Gives up a blob that was begun by that name.
     ///
     /// # Errors
-    /// What containerd answered; not that there is none.
+    /// The refusal of containerd, or why it cannot be reached; not that there is no such blob.
     pub async fn give_up(&self, name: &str) -> Result<(), ContainerdError> {
         let asked = AbortRequest {
             r#ref: name.to_owned(),
@@ -184,7 +184,7 @@ impl Ingest {
     /// Writes what follows.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), ContainerdError> {
         for piece in bytes.chunks(PIECE) {
             let request = WriteRequest {
@@ -201,7 +201,7 @@ impl Ingest {
     /// Has containerd compare the digest, and makes it a blob.
     ///
     /// # Errors
-    /// What containerd answered: other bytes than the digest says, for one.
+    /// The refusal of containerd, as of bytes that the digest is not of, or why it cannot be reached.
     pub async fn commit(mut self, containerd: &Containerd) -> Result<(), ContainerdError> {
         let request = WriteRequest {
             action: Action::Commit.into(),
@@ -230,7 +230,7 @@ impl Ingest {
     }
 }
 
-/// What a blob refers to. What else is noted of a blob that is there was noted by its writer.
+/// The labels that name what a blob refers to. Its writer has set the others of a blob that is there.
 fn references(mut labels: HashMap<String, String>) -> HashMap<String, String> {
     labels.retain(|name, _| name.starts_with(REFERS));
     labels

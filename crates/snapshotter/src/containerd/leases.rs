@@ -40,7 +40,7 @@ impl Containerd {
     /// Makes a lease, and gives a client whose blobs and snapshots it keeps.
     ///
     /// # Errors
-    /// What containerd answered; a name that cannot be a lease's.
+    /// The refusal of containerd, or why it cannot be reached; a name that cannot be a lease's.
     pub async fn leased(
         &self,
         id: &str,
@@ -73,7 +73,7 @@ impl Containerd {
     /// Deletes a lease, and with `sync` waits until what nothing else refers to is gone.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn unlease(&self, id: &str, sync: bool) -> Result<(), ContainerdError> {
         let asked = DeleteRequest {
             id: id.to_owned(),

@@ -45,7 +45,7 @@ pub enum ContainerdError {
     Unreachable {
         /// The socket.
         socket: PathBuf,
-        /// What went wrong.
+        /// The reason why it cannot be reached.
         reason: String,
     },
     /// It answered, and refused.
@@ -73,7 +73,7 @@ pub enum ContainerdError {
 }
 
 impl ContainerdError {
-    /// What containerd answered, if it answered.
+    /// The code of containerd's refusal, if it answered.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -122,7 +122,7 @@ impl Containerd {
     /// A call with one answer.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn call<Q, A>(&self, service: &str, method: &str, asked: Q) -> Result<A, ContainerdError>
     where
         Q: Message + 'static,
@@ -140,7 +140,7 @@ impl Containerd {
     /// A call with as many answers as there are, of which the last may be a refusal: see [`Answers::next`].
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn answers<Q, A>(
         &self,
         service: &str,
@@ -164,7 +164,7 @@ impl Containerd {
     /// A call with questions and answers as they come. The first question must be there.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn exchange<Q, A>(
         &self,
         service: &str,
@@ -182,7 +182,7 @@ impl Containerd {
         Answers::of(call, grpc.streaming(self.request(asked), path, codec).await)
     }
 
-    /// What a call is made with.
+    /// The client that makes a call.
     async fn grpc(&self, call: &Call) -> Result<Grpc<Channel>, ContainerdError> {
         let origin = Uri::from_static("http://localhost");
         let grpc = Grpc::with_origin(self.channel.clone(), origin);
@@ -229,7 +229,7 @@ impl<A> Answers<A> {
         next.map_err(|status| self.call.refused(&status))
     }
 
-    /// That there was no answer where one belongs.
+    /// The error that there was no answer where one belongs.
     pub(crate) fn ended(&self) -> ContainerdError {
         self.call
             .refused(&Status::unavailable("it ended without an answer"))

@@ -1,8 +1,8 @@
-//! Of which image a container is made, as containerd has noted it.
+//! The image of which a container is made, as containerd has noted it.
 //!
-//! A client prepares a snapshot, notes a container with its key, and asks for the snapshot's mounts once more before
-//! anything runs. So at that moment it is known who runs on it, and by which name: containerd's own record has the name of
-//! an image, and CRI, which has several names for one, notes in the container's specification how the pod has it.
+//! A client prepares a snapshot, notes a container with its key, and asks for the snapshot's mounts once more before anything runs. So
+//! at that moment containerd knows the container that runs on the snapshot, and the name of its image. containerd's own record has the
+//! name of an image. CRI has several names for one image, and notes in the container's specification how the pod has it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ use super::{Containerd, ContainerdError};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest manifest that is read, in bytes; registries allow none longer.
 const LONGEST_DOCUMENT: usize = 4 << 20;
-/// What this snapshotter is called in containerd's configuration, if its author followed the documentation. Two
-/// snapshotters may each have a snapshot by one key.
+/// The name of this snapshotter in containerd's configuration, if its author followed the documentation. Two snapshotters may each have
+/// a snapshot by one key.
 const SNAPSHOTTER: &str = "xebec";
 /// How CRI has the image of a container, and of what keeps a pod's namespaces (`internal/cri/annotations` in containerd).
 const NAMES: [&str; 2] = [
@@ -34,7 +34,7 @@ pub struct ContainerImage {
     /// The digest in the name, or else the one that containerd's name for the image stands for; `None` if there is no such
     /// name any more.
     pub digest: Option<String>,
-    /// What has that digest, as containerd has it: a manifest or an image index. Nobody has compared the two.
+    /// The manifest or image index that has that digest, as containerd has it. Nobody has compared the two.
     pub document: Option<Vec<u8>>,
 }
 

@@ -32,7 +32,7 @@ impl Snapshots {
     /// name that the labels say it is to have.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn prepare(
         &self,
         key: &str,
@@ -56,7 +56,7 @@ impl Snapshots {
     /// The facts about a snapshot; `None` if there is none.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn stat(&self, key: &str) -> Result<Option<Info>, ContainerdError> {
         let answer: Result<InfoResponse, _> = self.containerd.call(SERVICE, "Stat", self.of(key)).await;
         match answer {
@@ -69,7 +69,7 @@ impl Snapshots {
     /// Makes a committed snapshot of an active one. That there is one by that name is as good.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn commit(
         &self,
         name: &str,
@@ -93,7 +93,7 @@ impl Snapshots {
     /// Removes a snapshot.
     ///
     /// # Errors
-    /// What containerd answered.
+    /// The refusal of containerd, or why it cannot be reached.
     pub async fn remove(&self, key: &str) -> Result<(), ContainerdError> {
         let answer: Result<Empty, _> = self.containerd.call(SERVICE, "Remove", self.of(key)).await;
         answer.map(|_| ())

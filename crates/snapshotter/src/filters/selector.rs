@@ -1,4 +1,4 @@
-//! What a filter asks of a snapshot.
+//! The conditions that a filter has for a snapshot.
 
 use memchr::memmem;
 use regex::Regex;

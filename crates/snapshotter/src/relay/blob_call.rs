@@ -8,7 +8,7 @@ use super::leased::Leased;
 
 pub(super) const ADD_RESOURCE: &str = "/containerd.services.leases.v1.Leases/AddResource";
 pub(super) const APPLY: &str = "/containerd.services.diff.v1.Diff/Apply";
-/// What a message begins with: whether it is compressed, and its length in four bytes.
+/// The length of a message's head: one byte says whether the message is compressed, four give its length.
 pub(super) const FRAME: usize = 5;
 
 /// A call that is about a blob.

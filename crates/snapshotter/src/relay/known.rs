@@ -1,4 +1,4 @@
-//! Which layers are lazy, as containerd said a moment ago, and how long their blobs are.
+//! The lazy layers, as containerd listed them a moment ago, and the lengths of their blobs.
 //!
 //! `docker images` asks for every layer of every image, one by one, and for what there is of other platforms. A list of the
 //! snapshots takes containerd a tenth of a second for each hundred of them, so it is not made anew for each question.
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 /// For which images lazy snapshots were made, by the digests of their layers.
 pub(super) type Origins = HashMap<String, Vec<String>>;
 
-/// How long a list counts. What Docker itself changes ends it at once; others, such as `xebec ctr-pull`, change things too.
+/// How long a list counts. A change by Docker itself ends it at once; others, such as `xebec ctr-pull`, change things too.
 const AGE: Duration = Duration::from_secs(1);
 /// Most lengths that are known: those of some thousand images. They are all forgotten then.
 const SIZES: usize = 100_000;

@@ -1,16 +1,16 @@
-//! Which blobs Docker put under its leases, and whether it does so because it saves an image.
+//! The blobs that Docker put under its leases, and whether it does so because it saves an image.
 //!
 //! Docker leases what an image has before it saves it (`leaseContent` in its `daemon/containerd/image_exporter.go`), and with the
 //! same calls the image that it has already before it pulls or loads one of that name (`image_pull.go`). A save needs the blobs
-//! before the archive begins; a pull needs none of them, and the registry may not have them any more. What comes next under the
-//! lease tells: a save notes an event, for which it looks the image up, and then asks for each blob (`WithSkipMissing`); a pull
-//! writes content, or the image.
+//! before the archive begins; a pull needs none of them, and the registry may not have them any more. The next calls under the lease
+//! tell: a save notes an event, for which it looks the image up, and then asks for each blob (`WithSkipMissing`); a pull writes
+//! content, or the image.
 
 use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 
-/// Most blobs that are remembered for one connection, which a save of some thousand images has. What is more is brought at once.
+/// Most blobs that are remembered for one connection, which a save of some thousand images has. Blobs beyond that are brought at once.
 const BLOBS: usize = 65_536;
 
 /// The leases of one connection.

@@ -1,8 +1,8 @@
 //! Blobs that containerd lacks because a layer is lazy: which those are, where they are from, and how they come.
 //!
-//! What containerd itself has noted in the namespace decides, so that nobody gets by a digest what another namespace has: the
-//! snapshot that stands for the layer was made for a pull, and carries the name that was pulled; the manifest, which says the
-//! blob's length, refers to the blob by a label.
+//! The notes of containerd itself in the namespace decide, so that a digest gives nobody a blob of another namespace. The snapshot that
+//! stands for the layer was made for a pull, and carries the name that was pulled. The manifest, which says the blob's length, refers
+//! to the blob by a label.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub trait Blobs: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// What is missing in a containerd.
+/// Finds and brings the blobs that a containerd lacks.
 pub(super) struct Missing<B> {
     socket: PathBuf,
     snapshotter: String,
@@ -139,7 +139,7 @@ impl<B: Blobs> Missing<B> {
         &self.known
     }
 
-    /// What containerd would say of it, if it is that of a lazy layer.
+    /// The answer that containerd would give about the blob, if it is that of a lazy layer.
     pub(super) async fn info(&self, asked: &Asked) -> Result<Option<InfoResponse>, Status> {
         let Some(blob) = self.find_known(asked).await? else {
             return Ok(None);
@@ -312,8 +312,8 @@ impl<B: Blobs> Missing<B> {
     }
 }
 
-/// A containerd whose snapshotter is not there, or does not answer, has nothing lazy of which anything can be said; what it
-/// said of the blob itself counts.
+/// A containerd whose snapshotter is not there, or does not answer, has no lazy layers that can be named; its own answer about the blob
+/// counts.
 fn none_or_refused(error: &ContainerdError) -> Result<Origins, Status> {
     match error.code() {
         Some(tonic::Code::NotFound | tonic::Code::InvalidArgument) => Ok(Origins::new()),

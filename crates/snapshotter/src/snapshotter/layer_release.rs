@@ -20,8 +20,8 @@ const SOON: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl<L: LazyImages> Snapshotter<L> {
-    /// Lets go what only removed snapshots needed of lazy images, if any were removed. What cannot go now is left for the next
-    /// time that this is asked for; says whether all could go.
+    /// Lets go the layers of lazy images that only removed snapshots needed, if any were removed. Layers that cannot go now are left
+    /// for the next time that this is asked for; says whether all could go.
     pub async fn let_go(&self) -> bool {
         let _one = self.gone.letting_go.lock().await;
         // Before the others are looked at: what is removed from now on is for the next time.
@@ -68,7 +68,7 @@ impl<L: LazyImages> Snapshotter<L> {
 }
 
 impl Inner {
-    /// What snapshots show of lazy images.
+    /// The lazy images that snapshots show.
     fn shown(&self) -> Result<Shown, SnapshotError> {
         let mut shown = Shown::default();
         self.store.lazy_parts(|name, parts| {

@@ -11,7 +11,7 @@ use crate::filters::Filters;
 use crate::lazy::LazyImages;
 use crate::store::{Most, Page};
 
-/// What is listed in one message: as many as containerd's own service has in one, and not more bytes than any client of gRPC
+/// The snapshots in one message of a list: as many as containerd's own service has in one, and not more bytes than any client of gRPC
 /// takes, unless one snapshot alone has more labels.
 const AT_ONCE: Most = Most {
     records: 100,

@@ -185,13 +185,13 @@ fn is_of_other(there: Option<&LazyLayer>, reference: &str) -> bool {
 fn repository(reference: &str) -> &str {
     let named = reference.split_once('@').map_or(reference, |(named, _)| named);
     match named.rsplit_once(':') {
-        // What is not a registry's port.
+        // A tag, and not a registry's port.
         Some((repository, tag)) if !tag.contains('/') => repository,
         _ => named,
     }
 }
 
-/// Whether an image is named by its digest. What is shown to such a one must be vouched for better than for a tag.
+/// Whether an image is named by its digest. Layers that are shown to such a name must be vouched for better than for a tag.
 fn is_by_digest(reference: &str) -> bool {
     reference.contains('@')
 }

@@ -44,7 +44,7 @@ fn named<'a>(labels: &'a HashMap<String, String>, name: &str) -> Option<&'a str>
     value.filter(|value| !value.is_empty())
 }
 
-/// What is to be done about a layer that is not lazy.
+/// The answer about a layer that is not lazy.
 pub(super) struct Unpacked {
     /// Why.
     pub(super) not_lazy: NotLazy,

@@ -1,4 +1,4 @@
-//! Of which image a snapshot shows the lazy layers: of the one whose name its container has.
+//! The image of which a snapshot shows the lazy layers: the one whose name its container has.
 //!
 //! containerd shares a chain of layers between all images of a namespace that claim it, and a pull of the second one does not
 //! name that image. So before the snapshotter gives a container's mounts, it asks containerd by which name the container is made
@@ -64,7 +64,7 @@ impl<L: LazyImages> Snapshotter<L> {
     /// From now on the snapshot shows the layers of that image. Its key is locked.
     async fn note(&self, key: &str, id: u64, own: &LazyLayer) -> Result<(), SnapshotError> {
         debug!(snapshot = key, "its container is one of {}", own.reference);
-        // Before it is noted: nothing may go on with the view of the other. What is bound keeps that from going.
+        // Before it is noted: nothing may go on with the view of the other image. A bind mount of that view keeps it from going.
         self.in_background(move |inner| {
             inner.unbind(id);
             Ok(())
@@ -89,7 +89,7 @@ impl<L: LazyImages> Snapshotter<L> {
         let mut images = match owners.of(key).await {
             Ok(images) => images,
             Err(error) => {
-                // What would do for any image does for this one.
+                // Layers that hold for any image hold for this one.
                 if let Some(shared) = chain.lazy_name()
                     && self.lazy.holds_for_all(shared, &part).await
                 {

@@ -52,7 +52,7 @@ async fn deletes_one_by_one() {
     tokio::task::spawn_blocking(|| ()).await.unwrap();
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 1);
     drop(one);
-    // Comes after all who asked before.
+    // Comes after all callers that asked before.
     snapshotter.cleanup().await.unwrap();
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
 }

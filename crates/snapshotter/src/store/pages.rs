@@ -24,7 +24,7 @@ pub struct Page {
 pub struct Most {
     /// Snapshots.
     pub records: usize,
-    /// What their records take, but for one that is larger by itself.
+    /// The bytes of their records, but for one that is larger by itself.
     pub bytes: usize,
 }
 

@@ -29,7 +29,7 @@ impl<'t> Tables<'t> {
 
 pub(super) type Snapshots<'a> = &'a dyn Lookup;
 
-/// Both kinds of tables, of those who read and of those who write.
+/// Both kinds of tables, of readers and of writers.
 pub(super) trait Lookup {
     fn find(&self, key: &str) -> Result<Option<Record>, SnapshotError>;
 }

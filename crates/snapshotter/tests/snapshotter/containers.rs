@@ -45,7 +45,7 @@ const CONTAINERS: [(&str, &str, &str, &str); 7] = [
     ("stuck", "stuck", "registry/app:1", "xebec"),
 ];
 
-/// What a containerd knows that has [`CONTAINERS`].
+/// The containers that a containerd with [`CONTAINERS`] lists for a filter.
 fn known(filter: Option<&str>) -> Vec<Option<Container>> {
     let all = CONTAINERS
         .into_iter()
@@ -167,7 +167,7 @@ async fn containers_are_shown_what_their_own_image_vouches_for() {
     for image in ["lazy", "signed"] {
         assert_eq!(pull(&mut client, image, 1).await, Err(Code::AlreadyExists));
     }
-    // Nobody answers: only what holds by whatever name is shown.
+    // Nobody answers: only layers that hold for any name are shown.
     for (name, on) in [
         ("web", "lazy"),
         ("mine-snapshot", "lazy"),

@@ -55,9 +55,9 @@ struct Images {
     views: PathBuf,
     held: Mutex<BTreeSet<String>>,
     offers: Mutex<usize>,
-    /// By which names views were asked for.
+    /// The names by which views were asked for.
     shown: Mutex<Vec<String>>,
-    /// What was to be let go.
+    /// The arguments of all calls of `let_go`.
     let_go: Mutex<Vec<Shown>>,
     /// How often something cannot go yet.
     in_use: AtomicUsize,
@@ -68,7 +68,7 @@ struct Images {
     answers: Semaphore,
 }
 
-/// What a link leads to is bound there.
+/// Notes a bind mount as a symbolic link to the directory that is bound.
 impl Binder for Images {
     fn bind(&self, from: &Path, at: &Path) -> Result<(), SnapshotError> {
         if from.to_string_lossy().contains("unbindable") {
@@ -207,7 +207,7 @@ pub(crate) struct Host {
     pub(crate) owners: Option<Owners>,
     /// Told when somebody asks about the image that is slow.
     pub(crate) is_asked: Arc<Notify>,
-    /// What it waits for.
+    /// Told by a test when that answer may come.
     pub(crate) answer: Arc<Notify>,
 }
 
@@ -345,12 +345,12 @@ impl Host {
         self.images.shown.lock().clone()
     }
 
-    /// What was to be let go since this was asked.
     /// The next so many times, something is in use and cannot go.
     pub(crate) fn use_when_let_go(&self, times: usize) {
         self.images.in_use.store(times, Relaxed);
     }
 
+    /// The arguments of the calls of `let_go` since this was asked last.
     pub(crate) fn let_go(&self) -> Vec<Shown> {
         std::mem::take(&mut *self.images.let_go.lock())
     }
@@ -360,7 +360,7 @@ impl Host {
         self.images.letting_go.clone().lock_owned().await
     }
 
-    /// What is to be let go, when something is.
+    /// The argument of the last call of `let_go`, once there is one.
     pub(crate) async fn wait_for_let_go(&self) -> Shown {
         loop {
             if let Some(shown) = self.let_go().pop() {

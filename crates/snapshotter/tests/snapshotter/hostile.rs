@@ -1,5 +1,5 @@
-//! What clients may send that no client of good faith does: each is answered by the status that containerd's own
-//! snapshotters would give, nothing comes of it, and what is there stays.
+//! Requests that no client of good faith sends: each is answered by the status that containerd's own snapshotters would give, nothing
+//! comes of it, and the snapshots that are there stay.
 
 use std::collections::HashMap;
 
@@ -158,8 +158,8 @@ fn many_labels(prefix: &str, bytes: usize) -> HashMap<String, String> {
     labels.collect()
 }
 
-/// Each label is short enough. What one message holds is taken, and told again, beside others; more is refused, and the
-/// others can still be listed.
+/// Each label is short enough. As many labels as one message holds are taken, and told again, beside others; more are refused, and the
+/// other snapshots can still be listed.
 #[tokio::test]
 async fn very_many_labels() {
     let host = Host::start().await;

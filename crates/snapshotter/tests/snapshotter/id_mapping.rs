@@ -85,7 +85,7 @@ fn told(made: &MountsResponse) -> String {
     format!("{} {}", mount.r#type, mount.options.join(" "))
 }
 
-/// What is bound for a snapshot by that id.
+/// The directory that is bound for a snapshot by that id.
 fn bound(host: &Host, id: &str, part: &str) -> Option<std::path::PathBuf> {
     std::fs::read_link(host.root().join("m").join(id).join(part).with_extension("bound")).ok()
 }
@@ -143,7 +143,7 @@ async fn unpacked_layers_and_views() {
         "{made:?}"
     );
     assert_eq!(bound(&host, "3", "u"), Some(host.root().join("u")));
-    // What is only read is mapped by an overlay, too.
+    // A snapshot that is only read is mapped by an overlay, too.
     let viewed = ask(&mut client, "View", "look", "chain-half-1", mapping())
         .await
         .unwrap();

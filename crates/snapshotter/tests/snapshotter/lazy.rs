@@ -1,4 +1,4 @@
-//! Which layers are taken without being fetched, as which image's, and the reasons for the others.
+//! The layers that are taken without being fetched, and for which image, and the reasons for the others.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn lazy_layers_are_not_unpacked() {
     let look = mounts(&mut client, "View", "look", "chain-lazy-2").await.unwrap();
     assert_eq!(look.mounts[0].source, host.view("lazy", 2).display().to_string());
 
-    // What a container wrote becomes a layer of its own, and the view stays below.
+    // The files that a container wrote become a layer of their own, and the view stays below.
     commit(&mut client, "run", "mine").await.unwrap();
     assert_eq!(host.held(), ["look"]);
     let made = mounts(&mut client, "Prepare", "again", "mine").await.unwrap();
@@ -92,7 +92,7 @@ async fn what_removed_snapshots_showed_is_let_go() {
         gone: gone.iter().map(|name| (*name).to_owned()).collect(),
         ..Shown::default()
     };
-    // What an earlier process with this store removed is unknown, so all is looked at once.
+    // Removals by an earlier process with this store are unknown, so all is looked at once.
     let all = [("manifest-half", 1), ("manifest-lazy", 2)];
     assert_eq!(cleans_up(&[]).await, [shown(&all, &[])]);
     assert_eq!(cleans_up(&[]).await, []);
@@ -131,7 +131,7 @@ async fn what_is_in_use_for_a_moment_is_let_go_before_the_answer() {
         asked.iter().all(|shown| shown.gone.contains("manifest-half")),
         "{asked:?}"
     );
-    // What stays in use keeps nobody from an answer, and is asked for again.
+    // A layer that stays in use keeps nobody from an answer, and is asked for again.
     assert_eq!(pull(&mut client, "half", 1).await, Err(Code::AlreadyExists));
     client
         .call::<_, Empty>("Remove", of("chain-half-1"))
@@ -226,7 +226,7 @@ async fn a_chain_that_a_tag_made_is_not_believed_for_a_digest() {
         client.call::<_, MountsResponse>("Prepare", request).await
     };
     assert_eq!(named("lazy:1", "a").await, Err(Code::AlreadyExists));
-    // What vouches for it is not enough for a digest: it is unpacked beside the other.
+    // Its root of trust is not enough for a digest: it is unpacked beside the other.
     let made = named("lazy@distrusted", "b").await.unwrap();
     assert_eq!(made.mounts[0].r#type, "bind");
     assert_eq!(host.figures().unpacked["not-trusted"], 1);
@@ -266,7 +266,7 @@ async fn what_is_shown_is_never_another_images() {
     for depth in 1..=3 {
         assert_eq!(pull("bad", depth, false).await, Err(Code::AlreadyExists));
     }
-    // Another image claims the same chain. Below its uppermost layer nobody minds who was first; that one is its own.
+    // Another image claims the same chain. Below its uppermost layer it does not matter which image was first; that one is its own.
     for depth in 1..=2 {
         assert_eq!(pull("good", depth, false).await, Err(Code::AlreadyExists));
     }

@@ -57,7 +57,7 @@ struct Snapshot {
     labels: HashMap<String, String>,
 }
 
-/// What should be there.
+/// The snapshots that should be there.
 #[derive(Default)]
 struct Model {
     snapshots: BTreeMap<String, Snapshot>,

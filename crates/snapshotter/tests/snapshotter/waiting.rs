@@ -79,7 +79,7 @@ async fn a_request_that_hangs_on_a_registry_keeps_no_other_waiting() {
             (number, answer.map(|answer| answer.mounts.len()))
         });
     }
-    // Of those who want the same, one asks.
+    // Of the requests for the same image, one asks.
     while host.offers() - before < 2 * (HANGING / 3) + 1 {
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert!(hanging.try_join_next().is_none());
@@ -111,7 +111,7 @@ async fn a_request_that_hangs_on_a_registry_keeps_no_other_waiting() {
             assert!(labels["containerd.io/snapshot/xebec.unpacked-because"].starts_with("unreachable"));
         }
     }
-    // The first of those who wanted the same was asked about, and the others found what it had made.
+    // The first of the requests for the same image was asked about, and the others found what it had made.
     assert_eq!(host.offers() - before, 2 * (HANGING / 3) + 1 + 3);
 }
 
@@ -141,15 +141,15 @@ async fn a_list_is_made_while_it_is_read() {
         MANY - 1,
         "{last} was removed before the list came to it"
     );
-    // One who stops reading keeps nobody.
+    // A client that stops reading keeps nobody.
     let mut list = client.list_slowly(&[]).await.unwrap();
     list.message().await.unwrap();
     drop(list);
     assert_eq!(client.list(&["name~=0$"]).await.unwrap().len(), MANY / 10);
 }
 
-/// What single operations take does not depend on how many snapshots there are, nor does finding one by its chain, as a pull
-/// of a lazy layer does, in any way that matters.
+/// The time of single operations does not depend on how many snapshots there are. Nor does, in any way that matters, the time to find
+/// one by its chain, as a pull of a lazy layer does.
 #[tokio::test]
 async fn twenty_thousand() {
     let mut host = Host::start().await;

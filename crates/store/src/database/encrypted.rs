@@ -28,7 +28,7 @@ use crate::config::{PostgresTls, Protection, TlsWanted};
 
 /// A server that does not answer for so long is away.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// What a client of PostgreSQL calls its protocol within TLS; servers from version 17 on look at it.
+/// The name of PostgreSQL's protocol within TLS; servers from version 17 on look at it.
 const PROTOCOL: &[u8] = b"postgresql";
 
 /// How connections to the hosts of an address are protected, by what the address and the configuration say.
@@ -100,7 +100,7 @@ fn names(config: &postgres::Config) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// What makes connections that are encrypted, to servers that are verified.
+/// The connector for encrypted connections to verified servers.
 #[derive(Clone)]
 pub(super) struct Tls(TlsConnector);
 
@@ -144,7 +144,7 @@ fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), Databas
     }
 }
 
-/// What an operator does about a connection that did not come about.
+/// The operator's next step for a connection that did not come about.
 pub(super) fn next_step(error: &postgres::Error) -> &'static str {
     let source = std::error::Error::source(error);
     let failed = source.and_then(|source| source.downcast_ref::<io::Error>()?.get_ref());
@@ -211,7 +211,7 @@ impl TlsConnect<Socket> for Handshake {
 pub(super) struct Encrypted(TlsStream<Socket>);
 
 impl postgres::tls::TlsStream for Encrypted {
-    /// Binds a password to this connection: who sits between, with whatever certificate, cannot pass it on.
+    /// Binds a password to this connection: another one between the two, with any certificate, cannot pass it on.
     fn channel_binding(&self) -> ChannelBinding {
         let certificates = self.0.get_ref().1.peer_certificates();
         let shown = certificates.and_then(|certificates| end_point(certificates.first()?));

@@ -187,7 +187,7 @@ fn repeat(
                 let most = LONGEST_PAUSE.min(2 << attempts.min(8));
                 std::thread::sleep(Duration::from_millis(fastrand::u64(1..=most)));
             }
-            // What was read may be read again. Whether a write was committed is not known: who asked decides.
+            // A read may be repeated. Whether a write was committed is not known: its caller decides.
             Err(_) if access == Access::Read && attempts == 1 && connection.client.is_closed() => {
                 *connection = server.connect()?;
             }

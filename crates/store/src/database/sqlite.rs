@@ -103,7 +103,7 @@ impl Sqlite {
     }
 }
 
-/// What was sent is written, and the log is in the file, when this has gone and nobody reads.
+/// When this has gone and nobody reads, all writes that were sent are carried out, and the log is in the file.
 impl Drop for Sqlite {
     fn drop(&mut self) {
         if let Some((writer, thread)) = self.writer.take() {

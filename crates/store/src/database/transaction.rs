@@ -1,4 +1,4 @@
-//! What functions of `records` are written over: a transaction of either engine, values, rows.
+//! The parts that functions of `records` are written with: a transaction of either engine, values, rows.
 
 use crate::digest::Digest;
 use crate::name::{RepositoryName, Tag, UploadId};
@@ -12,7 +12,7 @@ pub enum DatabaseError {
     /// Another transaction was in the way. The engine's caller repeats it.
     #[error("{0} (tried again in vain: other transactions were in the way each time)")]
     Conflict(String),
-    /// What a record holds is not what this program writes.
+    /// A record has contents that this program does not write.
     #[error("a record is damaged: {0}; restore the database from a backup")]
     Damaged(String),
     /// The database is of a later version of this program.
@@ -181,7 +181,7 @@ fn unexpected(wanted: &str, found: &Value) -> DatabaseError {
     DatabaseError::Damaged(format!("{found} where {wanted} should be"))
 }
 
-/// One transaction. What is done in it counts all together, or not at all.
+/// One transaction. All that is done in it counts together, or not at all.
 pub(crate) trait Transaction {
     /// The rows of a query, or of a statement with RETURNING.
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, DatabaseError>;
@@ -200,5 +200,5 @@ impl dyn Transaction + '_ {
     }
 }
 
-/// What an engine runs, and may run again.
+/// A function that an engine runs in a transaction, and may run again.
 pub(crate) type Job = Box<dyn FnMut(&mut dyn Transaction) -> Result<(), DatabaseError> + Send>;

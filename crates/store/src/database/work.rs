@@ -6,7 +6,7 @@ use std::path::Path;
 use parking_lot::Mutex;
 use rusqlite::{Connection, Statement, StatementStatus};
 
-/// What the statements of a database have done.
+/// The work of a database's statements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Steps of SQLite's machine.
@@ -39,7 +39,7 @@ pub(super) fn count(connection: &Connection, statement: &Statement<'_>) {
     }
 }
 
-/// What was done with a database since the last call.
+/// The work with a database since the last call.
 pub(crate) fn take(path: &Path) -> Work {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let taken = WORK.lock().remove(&path.display().to_string());

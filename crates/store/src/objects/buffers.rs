@@ -19,7 +19,7 @@ const MOST_IDLE: usize = 32;
 #[derive(Default)]
 pub(super) struct Buffers(Mutex<Vec<Box<[u8]>>>);
 
-/// A buffer while it holds a piece. When the last who sends the piece has dropped it, the buffer goes back.
+/// A buffer while it holds a piece. When the last sender of the piece has dropped it, the buffer goes back.
 struct Lent {
     buffer: Box<[u8]>,
     length: usize,

@@ -154,8 +154,8 @@ impl Directory {
         Ok(lock)
     }
 
-    /// Gives an object the bytes of a file that is there already, by one more name of it. The file, whatever stands under its old name
-    /// by now, is durable then.
+    /// Gives an object the bytes of a file that is there already, by one more name of it. The file is durable then, even if another one
+    /// has its old name by now.
     pub(super) async fn link(&self, key: &str, file: File) -> io::Result<()> {
         let (path, directory) = (self.path(key)?, self.clone());
         blocking(move || {
@@ -212,7 +212,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
         .map_err(io::Error::other)?
 }
 
-/// What the record of an upload says: how far it is says its file.
+/// The note for the record of an upload whose file says how far the upload is.
 pub(super) fn note(key: &str, size: u64) -> Note {
     Note {
         object: key.to_owned(),
@@ -232,7 +232,7 @@ pub(crate) struct FileWriter {
 }
 
 impl FileWriter {
-    /// What an earlier writer left is hashed again: a killed process wrote no state of its hash.
+    /// Opens the file and hashes an earlier writer's bytes again: a killed process wrote no state of its hash.
     fn open(key: String, path: &Path) -> io::Result<Self> {
         let mut options = File::options();
         let file = options
@@ -356,7 +356,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let directory = Directory::open(top.path()).unwrap();
         fs::write(top.path().join("x"), b"short").unwrap();
-        // What is there may come first, from memory.
+        // The bytes that are there may come first, from memory.
         let reader = directory.read("x", 0..10).await.unwrap();
         let mut pieces: Vec<io::Result<Bytes>> = reader.collect().await;
         let error = pieces.pop().unwrap().unwrap_err();

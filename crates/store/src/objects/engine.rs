@@ -130,7 +130,7 @@ impl Objects {
         }
     }
 
-    /// What the record of an upload has to say before somebody else goes on with it, by [`Objects::resume`].
+    /// The note for the record of an upload. It has to be recorded before somebody else goes on with the upload, by [`Objects::resume`].
     ///
     /// # Errors
     /// If it is damaged.
@@ -193,7 +193,7 @@ impl Writer {
         })
     }
 
-    /// What its record has to say before more is written.
+    /// The note that has to be recorded before more is written.
     pub(crate) fn unrecorded(&mut self) -> Option<Note> {
         match self {
             Self::File(_) => None,
@@ -210,7 +210,7 @@ impl Writer {
         })
     }
 
-    /// Makes all bytes durable, of a writer that has settled and is recorded. What this returns must be recorded if it has progress and
+    /// Makes all bytes durable, of a writer that has settled and is recorded. The returned note must be recorded if it has progress and
     /// the bytes are to be found again.
     pub(crate) async fn sync(self) -> io::Result<(Self, Note)> {
         Ok(match self {

@@ -1,4 +1,4 @@
-//! What the objects of an upload have its record say.
+//! Notes: the facts about an upload's objects that its record has to hold.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub(crate) fn new_key() -> io::Result<String> {
     Ok(format!("{}/{name}", &name[..2]))
 }
 
-/// What the record of an upload has to say.
+/// The facts that the record of an upload has to hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     /// The key that it is written under. A process that knows another one is no longer its writer.
@@ -20,7 +20,7 @@ pub(crate) struct Note {
     pub(crate) size: u64,
     /// How far it is, if its object does not say it.
     pub(crate) progress: Option<Vec<u8>>,
-    /// What it has no more.
+    /// The objects that it has no more.
     pub(crate) released: Vec<Released>,
 }
 
@@ -38,6 +38,6 @@ pub(crate) struct Finished {
     pub(crate) size: u64,
     /// Has hashed all of it.
     pub(crate) hasher: Hasher,
-    /// What else its upload had.
+    /// The other objects of its upload.
     pub(crate) released: Vec<Released>,
 }

@@ -1,4 +1,4 @@
-//! Files that are here already become blobs, without being copied: for who moves from another registry.
+//! Files that are here already become blobs, without being copied: for a move from another registry.
 //!
 //! It is a push whose bytes need not be sent. The digest is compared first; then the upload's row is committed, then the object is made
 //! durable, then one transaction makes it a blob. A process that is killed in between leaves an upload, which a collection takes.

@@ -27,7 +27,7 @@ pub(super) const UNFINISHED: &str = ".records.db.new";
 /// The file that tells a backup from the root directory of a store that nobody has open.
 const MARK: &str = "backup";
 
-/// What a backup has.
+/// The contents of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackedUp {
     /// Blobs.

@@ -61,7 +61,7 @@ impl Store {
             .await
     }
 
-    /// Gives a repository a blob that is here, whichever has it. For the server's own use, when it has seen that who may read the
+    /// Gives a repository a blob that is here, whichever has it. For the server's own use, when it has seen that all readers of the
     /// repository may have the blob; [`Store::mount`] is for clients.
     ///
     /// # Errors

@@ -14,14 +14,14 @@ use crate::store::{Store, milliseconds, now};
 /// So many records are looked at in one transaction: no push waits for more.
 const STEP: usize = 256;
 
-/// What a collection does.
+/// The options of a collection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CollectOptions {
     /// Only says what it would do.
     pub dry_run: bool,
 }
 
-/// What a collection did, or would do.
+/// The effects of a collection, or those that it would have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Uploads that nobody continued.
@@ -49,8 +49,8 @@ pub struct Collected {
 }
 
 impl Store {
-    /// Takes what nothing refers to. It goes in small steps, each of which counts by itself: if it is killed, the next one goes on. What it
-    /// reads is what has changed since the last one, however much there is besides.
+    /// Takes all that nothing refers to. A collection goes in small steps, each of which counts by itself: if it is killed, the next
+    /// one goes on. It reads only the changes since the last one, however much the store has.
     ///
     /// # Errors
     /// If the database fails.
@@ -351,8 +351,8 @@ mod tests {
         store.collect(&CollectOptions::default()).await.unwrap()
     }
 
-    /// What a collection works in a store of so many images when nothing has changed, and what collections work until some images are
-    /// gone.
+    /// The work of a collection in a store of so many images when nothing has changed, and the work of collections until some images
+    /// are gone.
     async fn works(images: u64) -> (Work, Work) {
         let directory = tempfile::tempdir().unwrap();
         let mut config = StoreConfig::new(directory.path());

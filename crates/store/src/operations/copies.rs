@@ -7,9 +7,9 @@ use crate::records::{copies, repositories, tags};
 use crate::store::{Store, now};
 
 impl Store {
-    /// The same as [`Store::put_manifest`] for what an upstream has, so that nothing that was acknowledged to a client is undone: a tag
-    /// stays as it is if a client pushed it, or pushed what it names since it was set; and so does an immutable one. The others are set
-    /// all the same.
+    /// The same as [`Store::put_manifest`] for a manifest of an upstream, so that nothing that was acknowledged to a client is undone.
+    /// A tag stays as it is if a client pushed it, or pushed the manifest that it names since it was set. An immutable tag stays, too.
+    /// The others are set all the same.
     ///
     /// # Errors
     /// If the digest is not that of the content, or the database fails.

@@ -1,4 +1,4 @@
-//! Figures of what a store has, and whether its engines answer, for whoever watches it. Watchers ask often: sums over all records are
+//! Figures of a store's contents, and whether its engines answer, for those who watch it. Watchers ask often: sums over all records are
 //! read again only now and then, in the background, and the object store is asked once in some seconds.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::watched::{Sums, Transactions, Waiting};
 
 /// Sums over all records are read again after this time, and no sooner.
 const SUMS: Duration = Duration::from_secs(300);
-/// What waits to be indexed is counted again after this time.
+/// The manifests that wait to be indexed are counted again after this time.
 const WAITING: Duration = Duration::from_secs(10);
 /// Whether the object store answers is found out again after this time.
 const ANSWERED: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const NO_OBJECT: &str = "nothing";
 
 impl Store {
-    /// What the store had when it was last read; `None` until it was. This waits for nothing.
+    /// The sums of the store's contents when they were last read; `None` until they were. This waits for nothing.
     pub fn sums(&self) -> Option<Sums> {
         let (last, is_old) = self.inner.sums.get(SUMS);
         if is_old {
@@ -86,7 +86,7 @@ impl Store {
         self.inner.answered.outcome(ANSWERED, check).await
     }
 
-    /// Asks for an object that is there: who may read objects, but not list them, is not told that one is not.
+    /// Asks for an object that is there: an access key that may read objects, but not list them, is not told that one is missing.
     async fn ask_objects(&self) -> Result<()> {
         let one = self
             .read_records("find a blob", |tx| blobs::list(tx, 1, None, now() + 1))

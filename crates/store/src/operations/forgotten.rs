@@ -1,4 +1,4 @@
-//! What collections would leave for ever, found by a scrub, which reads everything anyway.
+//! Records that collections would leave for ever, found by a scrub, which reads everything anyway.
 
 use crate::database::{DatabaseError, Transaction};
 use crate::error::Result;
@@ -14,7 +14,7 @@ type Find<K> = fn(&mut dyn Transaction, usize, Option<&K>) -> Result<Vec<K>, Dat
 type Recall<K> = fn(&mut dyn Transaction, &K) -> Result<(), DatabaseError>;
 
 impl Store {
-    /// Has the next collection look at whatever nothing needs.
+    /// Has the next collection look at all records that nothing needs.
     pub(crate) async fn recall_forgotten(&self) -> Result<()> {
         let links = self.recall(forgotten::links, forgotten::recall_link).await?;
         let blobs = self.recall(forgotten::blobs, forgotten::recall_blob).await?;

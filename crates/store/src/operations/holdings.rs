@@ -1,5 +1,5 @@
-//! What retention and eviction need: all manifests of a repository with their use, and a removal that does nothing if somebody has used
-//! or pushed them meanwhile. It is an ordinary deletion otherwise: blobs go with a later collection.
+//! The queries and the removal that retention and eviction need: all manifests of a repository with their use, and a removal that does
+//! nothing if somebody has used or pushed them meanwhile. It is an ordinary deletion otherwise: blobs go with a later collection.
 
 use crate::digest::Digest;
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! What an indexer keeps here: which manifests still wait for their layers' indexes, and what came of each layer.
+//! An indexer's records: the manifests that still wait for their layers' indexes, and the outcome for each layer.
 //!
 //! A manifest waits from the transaction on that records it, so none is forgotten, whenever the process ends.
 
@@ -78,8 +78,8 @@ impl Store {
         .await
     }
 
-    /// Makes everything due that waits: a single node begins so, since whatever was taken before is in nobody's hands. Returns how
-    /// many there were.
+    /// Makes all waiting manifests due. A single node begins so, since nobody works on those that were taken before. Returns how many
+    /// there were.
     ///
     /// # Errors
     /// If the database fails.
@@ -97,7 +97,7 @@ impl Store {
             .await
     }
 
-    /// What could not be indexed, the newest first.
+    /// The manifests that could not be indexed, the newest first.
     ///
     /// # Errors
     /// If the database fails.
@@ -108,7 +108,7 @@ impl Store {
         .await
     }
 
-    /// What came of a layer, in whichever image; `None` if it was not indexed yet.
+    /// The outcome of indexing a layer, in any image; `None` if it was not indexed yet.
     ///
     /// # Errors
     /// If the database fails.

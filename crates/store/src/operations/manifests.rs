@@ -138,7 +138,7 @@ impl Store {
         .await
     }
 
-    /// What a manifest names; empty if there is none.
+    /// The references of a manifest; empty if there is none.
     ///
     /// # Errors
     /// If the database fails.

@@ -1,4 +1,4 @@
-//! What a store does, by subject.
+//! The operations of a store, by subject.
 
 mod adopt;
 mod backup;

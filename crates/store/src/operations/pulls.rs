@@ -40,7 +40,7 @@ impl Store {
     /// Writes down what was pulled since the last time. The server calls it about once a minute, and when it ends.
     ///
     /// # Errors
-    /// If the database fails. What was noted is written the next time.
+    /// If the database fails. The pulls that were noted are written the next time.
     pub async fn write_pulls(&self) -> Result<()> {
         let mut pulls = self.inner.pulls.take();
         while !pulls.is_empty() {

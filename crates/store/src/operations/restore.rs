@@ -21,10 +21,10 @@ use crate::objects::{Directory, make_directory};
 use crate::records::{blobs, manifests, repositories, tags};
 use crate::store::{Store, now};
 
-/// What SQLite keeps beside unfinished records.
+/// The files that SQLite keeps beside unfinished records.
 const LOGS: [&str; 2] = [".records.db.new-wal", ".records.db.new-shm"];
 
-/// What was restored.
+/// The numbers of things that were restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Repositories.
@@ -40,18 +40,18 @@ pub struct Restored {
 /// So many manifests are listed that name what was left out, and so many tags of each.
 const NAMED: usize = 64;
 
-/// What a restore left out.
+/// A blob or manifest that a restore left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// The digest of the blob or manifest.
     pub digest: Digest,
-    /// What is wrong with it.
+    /// Its damage.
     pub damage: Damage,
     /// The manifests that name it, 64 at most. Of a manifest: itself in each repository that has it, then the indexes that list it.
     pub named_by: Vec<NamedBy>,
 }
 
-/// What is wrong with a blob or manifest of a backup.
+/// The damage of a blob or manifest of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The blob has no object.
@@ -75,7 +75,7 @@ pub struct NamedBy {
     pub tags: Vec<Tag>,
 }
 
-/// What the rest of this module finds damaged, and the blob's record.
+/// A damaged blob or manifest, as the rest of this module finds it, and the blob's record.
 type Found = (Digest, Damage, Option<Blob>);
 
 impl Store {
@@ -108,7 +108,7 @@ impl Store {
     }
 }
 
-/// What becomes of a restore that meets damage.
+/// How a restore treats damage.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Damaged {
     EndsIt,

@@ -16,7 +16,7 @@ const STEP: usize = 64;
 /// Manifests are up to some MiB each.
 const MANIFESTS: usize = 4;
 
-/// What a scrub reads, and how fast.
+/// The blobs that a scrub reads, and how fast.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScrubOptions {
     /// So many bytes a second at most; as fast as it goes, if none.
@@ -25,7 +25,7 @@ pub struct ScrubOptions {
     pub not_within: Duration,
 }
 
-/// What a scrub found.
+/// The findings of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
     /// Blobs that were read, or should have been.

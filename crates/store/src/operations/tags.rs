@@ -155,7 +155,7 @@ impl Store {
         Ok(chosen)
     }
 
-    /// What the repository of that name and those below it take up; all, if `prefix` is empty.
+    /// The room that the repository of that name and those below it take up; all, if `prefix` is empty.
     ///
     /// # Errors
     /// If the database fails.

@@ -1,4 +1,4 @@
-//! Uploads: begun, continued, finished. What was acknowledged is on the disk.
+//! Uploads: begun, continued, finished. Acknowledged bytes are on the disk.
 //!
 //! A task of its own writes what a request sends, so that a client that goes away in the middle loses nothing that came before.
 
@@ -95,7 +95,7 @@ impl Store {
     /// Adds a body to an upload, at its end; `at` is where the client believes that to be. Returns how many bytes are safely here now.
     ///
     /// # Errors
-    /// If the body breaks off, the offset is wrong, or anything fails. What came before is kept.
+    /// If the body breaks off, the offset is wrong, or anything fails. The bytes before that are kept.
     pub async fn append(
         &self,
         repository: &RepositoryName,
@@ -269,7 +269,8 @@ impl Store {
         Ok(is_noted.then_some(writer))
     }
 
-    /// Has the record say it; `false` if the upload is gone, or somebody else's by now. What it has no more is deleted.
+    /// Has the record hold the note; `false` if the upload is gone, or somebody else's by now. Objects that the upload has no more are
+    /// deleted.
     async fn note(&self, id: &UploadId, record: &mut UploadRecord, note: Note) -> Result<bool> {
         let (id, object, since) = (id.clone(), record.object.clone(), now());
         let written = note.clone();
@@ -459,7 +460,7 @@ fn not_written(source: io::Error, record: &UploadRecord) -> StoreError {
     }
 }
 
-/// Passes a body on in batches. What came before the body breaks off is passed on, too.
+/// Passes a body on in batches. The bytes before the body breaks off are passed on, too.
 async fn send_in_batches(
     body: impl Stream<Item = io::Result<Bytes>> + Send,
     batches: mpsc::Sender<Vec<Bytes>>,

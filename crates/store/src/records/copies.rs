@@ -1,4 +1,4 @@
-//! What comes from an upstream beside what clients have pushed.
+//! Manifests and tags of an upstream, beside those that clients have pushed.
 
 use crate::database::{DatabaseError, Transaction};
 use crate::model::{NewManifest, PutManifest, TagRecord};

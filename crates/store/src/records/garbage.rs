@@ -1,7 +1,7 @@
 //! Objects that are to be deleted, and blobs on their way there.
 //!
-//! Every object has one record at any time: its upload's, its blob's, or one here. What moves it from one to the other is one
-//! transaction. So no object is forgotten, and none is deleted that a blob has.
+//! Every object has one record at any time: its upload's, its blob's, or one here. One transaction moves it from one to the other. So
+//! no object is forgotten, and none is deleted that a blob has.
 
 use crate::database::{DatabaseError, Transaction};
 use crate::digest::Digest;

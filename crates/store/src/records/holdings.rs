@@ -76,7 +76,7 @@ fn add_references(
     Ok(())
 }
 
-/// Deletes manifests and the tags that name them, if all that was said of them still holds; `false` if nothing was deleted.
+/// Deletes manifests and the tags that name them, if all that `unused` states of them still holds; `false` if nothing was deleted.
 pub(crate) fn remove(
     tx: &mut dyn Transaction,
     repository: i64,
@@ -114,7 +114,7 @@ fn holds(
         if created.max(pushed).max(pulled) > unused.since || (unused.is_copy && pushed > 0) {
             return Ok(false);
         }
-        // What refers to a manifest stays with it: its tag may have been pushed or pulled since.
+        // A manifest that refers to another one stays with it: the other one's tag may have been pushed or pulled since.
         if let Some(subject) = row.optional_text(3)? {
             let subject = parsed(&subject)?;
             let is_going = unused.manifests.contains(&subject);

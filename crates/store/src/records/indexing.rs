@@ -1,4 +1,4 @@
-//! Which manifests' layers still have to be indexed, and what came of each layer.
+//! The manifests whose layers still have to be indexed, and the outcome for each layer.
 
 use crate::database::{DatabaseError, Transaction};
 use crate::digest::Digest;
@@ -86,7 +86,7 @@ pub(crate) fn waiting(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
     row.map_or(Ok(0), |mut row| row.unsigned(0))
 }
 
-/// What could not be indexed, the newest first.
+/// The manifests that could not be indexed, the newest first.
 pub(crate) fn problems(tx: &mut dyn Transaction, n: usize) -> Result<Vec<IndexingProblem>, DatabaseError> {
     let rows = tx.query(
         "SELECT name, digest, indexing_problem FROM manifests
@@ -104,7 +104,7 @@ pub(crate) fn problems(tx: &mut dyn Transaction, n: usize) -> Result<Vec<Indexin
     problems.collect()
 }
 
-/// What came of a layer, in whichever image.
+/// The outcome of indexing a layer, in any image.
 pub(crate) fn layer(tx: &mut dyn Transaction, layer: &Digest) -> Result<Option<LayerOutcome>, DatabaseError> {
     let row = tx.first(
         "SELECT made, problem FROM layer_indexes WHERE layer = $1",

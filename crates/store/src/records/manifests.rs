@@ -11,7 +11,7 @@ use crate::records::{blobs, repositories, tags};
 /// Why a manifest was not taken.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// What it requires and the repository lacks.
+    /// The blobs and manifests that it requires and the repository lacks.
     Missing(Vec<Digest>),
     /// A tag that may not be moved, and the manifest that it names.
     Immutable(Tag, Digest),
@@ -60,7 +60,7 @@ pub(crate) fn put(
     Ok(Ok(PutManifest { is_new, moved }))
 }
 
-/// What a manifest requires and its repository lacks, each once.
+/// The blobs and manifests that a manifest requires and its repository lacks, each once.
 pub(crate) fn missing(
     tx: &mut dyn Transaction,
     repository: Option<i64>,
@@ -227,7 +227,7 @@ pub(crate) fn annotations(text: &str) -> Result<BTreeMap<String, String>, Databa
     serde_json::from_str(text).map_err(|error| DatabaseError::Damaged(format!("annotations: {error}")))
 }
 
-/// What a manifest names.
+/// The references of a manifest.
 pub(crate) fn references(
     tx: &mut dyn Transaction,
     repository: i64,

@@ -15,11 +15,11 @@ const OF_SUBJECT: &str =
 /// bytes, and a page a thousand manifests.
 const MOST_ANNOTATIONS: usize = 3 << 20;
 
-/// What is to be listed.
+/// The choice of manifests for a list.
 pub(crate) struct Listing<'a> {
-    /// What all of them refer to; all manifests of the repository, if there is none.
+    /// The subject of all of them; all manifests of the repository, if there is none.
     pub(crate) subject: Option<&'a Digest>,
-    /// Of which type they are. It counts with a subject only.
+    /// The artifact type of all of them. It counts with a subject only.
     pub(crate) artifact_type: Option<&'a str>,
     /// Whether their annotations are wanted.
     pub(crate) annotated: bool,
@@ -105,7 +105,7 @@ fn annotated(
     Ok(Page { items, next })
 }
 
-/// What something refers to, by the beginning of its digest.
+/// The subject of some manifest, by the beginning of the subject's digest.
 pub(crate) fn subject_beginning(
     tx: &mut dyn Transaction,
     repository: i64,

@@ -18,7 +18,7 @@ pub(crate) fn find_or_make(
     if let Some(id) = find(tx, name)? {
         return Ok(id);
     }
-    // The numbers mean nothing. Random ones are given out without waiting for others who make repositories.
+    // The numbers mean nothing. Random ones are given out without waiting for other transactions that make repositories.
     let id = fastrand::i64(1..i64::MAX);
     let values = [id.into(), name.into(), now.into()];
     tx.execute(

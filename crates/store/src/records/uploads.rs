@@ -52,7 +52,7 @@ pub(crate) fn find(
     .transpose()
 }
 
-/// Notes that somebody continues it who writes under this key, and how far it is; `false` if it is gone, or somebody else's by now.
+/// Notes that a writer under this key continues an upload, and how far it is; `false` if it is gone, or somebody else's by now.
 pub(crate) fn note(
     tx: &mut dyn Transaction,
     id: &UploadId,
@@ -82,8 +82,8 @@ fn release(tx: &mut dyn Transaction, released: &[Released], now: u64) -> Result<
     released.try_for_each(|object| garbage::throw_away(tx, &object.key, object.size, None, now))
 }
 
-/// Ends an upload of which all is under this key; `false` if it is gone already, or somebody else's. What it had beside that is garbage.
-/// Its object is the caller's to record elsewhere, in the same transaction.
+/// Ends an upload of which all is under this key; `false` if it is gone already, or somebody else's. Its other objects become garbage.
+/// The caller records its object elsewhere, in the same transaction.
 pub(crate) fn end(
     tx: &mut dyn Transaction,
     id: &UploadId,

@@ -43,7 +43,7 @@ async fn a_file_gets_a_second_name_and_is_a_blob() {
         );
         assert_eq!(store.blob(&a, &wanted).await.unwrap(), Some(blob.clone()));
         assert_eq!(contents(store, &blob).await, b"bytes of theirs");
-        // What is deleted here is one name of it.
+        // A collection deletes only one name of the file.
         collect_all(&test).await;
         assert_eq!(files(&test), 0);
         assert_eq!(fs::read(&path).unwrap(), b"bytes of theirs");

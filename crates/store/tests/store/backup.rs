@@ -164,7 +164,7 @@ async fn what_is_sound_of_a_damaged_backup_is_restored_on_request() {
         let a = name("a");
         let (backup, image) = damaged_backup(&test).await;
         let root = test.directory.path().join("restored");
-        // What one without the option has left is gone over.
+        // The files that a restore without the option has left are gone over.
         Store::restore(&root, &backup, |_| ()).await.unwrap_err();
         let (restored, left_out) = Store::restore_without_damaged(&root, &backup, |_| ())
             .await
@@ -201,7 +201,7 @@ async fn what_is_sound_of_a_damaged_backup_is_restored_on_request() {
     }
 }
 
-/// What is damaged is absent and named, a push mends it, and a collection takes what nothing names.
+/// Damaged blobs are absent and named, a push mends them, and a collection takes those that nothing names.
 async fn is_as_after_a_scrub(test: &TestStore, image: &NewManifest) {
     let (store, a) = (&test.store, name("a"));
     let found = store.tagged_manifest(&a, &tag("v1")).await.unwrap().unwrap();
@@ -265,7 +265,7 @@ async fn without_damage_both_restores_are_alike() {
             .await
             .unwrap();
         assert_eq!(other, (whole, Vec::new()));
-        // What this user may not read, or is no file, says nothing of its bytes: it is an error, and not left out.
+        // A path that this user may not read, or that is no file, says nothing of a blob's bytes: it is an error, and not left out.
         let blob = test.store.any_blob(&digest(b"layer")).await.unwrap().unwrap();
         let path = backup.join("objects").join(&blob.object);
         std::fs::remove_file(&path).unwrap();
@@ -284,7 +284,7 @@ async fn a_backup_that_was_broken_off_is_none() {
         push(&test.store, &name("a"), b"layer").await.unwrap();
         let backup = test.directory.path().join("backup");
         test.store.backup(&backup, |_| ()).await.unwrap();
-        // What one that was killed before its last step leaves.
+        // The files that a backup leaves which was killed before its last step.
         std::fs::rename(backup.join("records.db"), backup.join(".records.db.new")).unwrap();
         let root = test.directory.path().join("restored");
         let error = Store::restore(&root, &backup, |_| ()).await.unwrap_err();

@@ -118,7 +118,7 @@ async fn a_blob_whose_object_is_gone_is_absent_once_that_is_noticed() {
             let found = store.blob(&a, &blob.digest).await.unwrap();
             assert_eq!(found, None, "{}", test.engine);
         }
-        // A client that pushes it again mends it, and who has the old record sees the new object.
+        // A client that pushes it again mends it, and a holder of the old record sees the new object.
         push(store, &a, b"looked at").await.unwrap();
         assert!(store.blob(&a, &looked_at.digest).await.unwrap().is_some());
         assert!(store.is_whole(&looked_at).await.unwrap());

@@ -252,7 +252,7 @@ const FORGOTTEN: [&str; 3] = [
      AND NOT EXISTS (SELECT 1 FROM uploads WHERE repository = repositories.id)",
 ];
 
-/// Whatever has happened, nothing is forgotten.
+/// Asserts that nothing is forgotten.
 pub(crate) fn assert_nothing_forgotten(root: &Path) {
     let root = root.to_owned();
     // The client waits, which a task must not.

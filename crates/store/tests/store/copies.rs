@@ -1,4 +1,4 @@
-//! What comes from an upstream leaves alone what clients have pushed.
+//! Manifests and tags that come from an upstream leave those alone that clients have pushed.
 
 use crate::common::*;
 use xebec_store::*;

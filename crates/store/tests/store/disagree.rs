@@ -1,5 +1,5 @@
-//! Records and objects that disagree at random, as after faults of a disk, or after one was restored without the other: a collection takes
-//! nothing that an image has, a scrub names exactly what is wrong, and a push of everything mends it.
+//! Records and objects that disagree at random, as after faults of a disk, or after one was restored without the other. A collection
+//! takes nothing that an image has, a scrub names exactly the damaged blobs, and a push of everything mends them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,7 @@ async fn push_all(test: &TestStore, repository: &RepositoryName) {
     }
 }
 
-/// What became of an object.
+/// The state in which an object was left.
 #[derive(PartialEq)]
 enum Fate {
     Sound,

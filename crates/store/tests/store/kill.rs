@@ -1,4 +1,4 @@
-//! A process that pushes, deletes and collects is killed at random, again and again. What it had acknowledged is there after that,
+//! A process that pushes, deletes and collects is killed at random, again and again. All that it had acknowledged is there after that,
 //! byte for byte; and when everything is deleted at last, a collection leaves nothing.
 //!
 //! The process is this program once more. It says on its standard output what was acknowledged, a line each.
@@ -143,7 +143,7 @@ fn nothing_acknowledged_is_lost_by_kills() {
     let kills: u32 = std::env::var(KILLS).map_or(60, |kills| kills.parse().unwrap());
     let directory = tempfile::tempdir().unwrap();
     prepare(directory.path());
-    // What was pushed, and whether it may be deleted.
+    // The images that were pushed, and whether each may be deleted.
     let mut images: BTreeMap<(u64, u64), bool> = BTreeMap::new();
     let mut random = fastrand::Rng::new();
     let (mut pushed, mut deleted) = (0, 0);

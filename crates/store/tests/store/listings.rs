@@ -76,7 +76,7 @@ async fn repositories_are_chosen_and_no_more_than_some_are_looked_at() {
         for (n, after, look_at, wanted, found, next) in [
             (9, None, 100, "ad", "a d", None),
             (1, None, 100, "ad", "a", Some("a")),
-            // What is not wanted makes no further page.
+            // Names that are not wanted make no further page.
             (1, None, 100, "a", "a", None),
             (1, Some("a"), 100, "ad", "d", None),
             // Then it is not known, and names that were looked at are not looked at again.
@@ -191,7 +191,7 @@ async fn usage_counts_what_is_shared_once() {
         assert_eq!(store.usage("team/one").await.unwrap().bytes, 6 + 8 + 1);
         assert_eq!(store.usage("").await.unwrap().bytes, 6 + 4 + 8 + 8 + 8 + 1);
         assert_eq!(store.usage("nobody").await.unwrap(), Usage::default());
-        // What nobody has finished counts beside it, by what has come.
+        // An upload that nobody has finished counts beside it, by the bytes that have come.
         let one = name("team/one");
         let upload = store.begin_upload(&one).await.unwrap();
         store

@@ -18,7 +18,7 @@ async fn a_manifest_needs_what_it_names() {
         assert_eq!(missing, [digest(b"there"), digest(b"nowhere")], "{}", test.engine);
         assert_eq!(store.tag(&a, &tag("latest")).await.unwrap(), None);
         assert_eq!(store.manifest(&a, &new.digest).await.unwrap(), None);
-        // What clients fetch elsewhere need not be here.
+        // A layer that clients fetch elsewhere need not be here.
         let mut foreign = layer(b"nowhere");
         foreign.required = false;
         let new = manifest("two", vec![layer(b"here"), foreign]);
@@ -31,7 +31,7 @@ async fn a_manifest_needs_what_it_names() {
     }
 }
 
-/// SQLite has one writer: who pushes what cannot be taken does not hold it meanwhile.
+/// SQLite has one writer: a client that pushes a manifest that cannot be taken does not hold it meanwhile.
 #[tokio::test]
 async fn a_manifest_that_lacks_much_is_refused_while_another_writes() {
     if std::env::var_os(POSTGRES).is_some() {

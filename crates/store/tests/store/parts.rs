@@ -15,7 +15,7 @@ use xebec_store::*;
 const PART: usize = 5 << 20;
 /// The root of the store and the upload that a process of its own is to go on with.
 const CHILD: [&str; 2] = ["XEBEC_STORE_TEST_PARTS_ROOT", "XEBEC_STORE_TEST_PARTS_UPLOAD"];
-/// What that sends.
+/// The size of the upload that this process sends.
 const LARGE: usize = 9 * PART + 12_345;
 const KILLS: usize = 10;
 
@@ -91,7 +91,7 @@ async fn no_byte_counts_as_here_before_all_parts_up_to_it_are_stored() {
         .await;
     assert!(failed.is_err(), "a part that was refused counts as stored");
     assert!(gate.sent().contains(&4), "{:?}", gate.sent());
-    // Parts after the one that was refused are stored, and do not count. What was acknowledged does.
+    // Parts after the one that was refused are stored, and do not count. The acknowledged bytes do.
     let other = Store::open(test.store.config()).await.unwrap();
     let at = other.upload(&a, &id).await.unwrap().unwrap();
     assert_eq!(at, first as u64);
@@ -219,7 +219,7 @@ async fn what_a_dead_node_has_sent_does_not_overwrite_acknowledged_bytes() {
         .await;
     assert_eq!(sent.unwrap(), second as u64);
     arrive(&gate).await;
-    // Whatever the first node makes of the answer, the record is no longer its own.
+    // The record is no longer the first node's own, so no answer to that node changes it.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let third = another(&test).await;
     let at = second as u64;

@@ -65,7 +65,7 @@ impl Model {
         (0..3).filter(move |bit| number & 1 << bit != 0)
     }
 
-    /// What the store does by the same request; whether it answers yes.
+    /// Changes the model as the store changes by the same request; whether the store answers yes.
     fn apply(&mut self, request: &Request) -> bool {
         match *request {
             Request::Push(repository, blob) => {

@@ -1,4 +1,4 @@
-//! What is removed because nobody uses it: nothing that somebody pushed or pulled meanwhile.
+//! Manifests that are removed because nobody uses them: none that somebody pushed or pulled meanwhile.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ fn with_store(root: &Path, work: impl AsyncFnOnce(Store)) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async { work(Store::open(&config).await.unwrap()).await });
     drop(runtime);
-    // What a connection has read is known to others when it has ended.
+    // The server tells others how much a connection has read when that connection has ended.
     let mut raw = Raw::open(root);
     let others = "SELECT pid FROM pg_stat_activity WHERE datname = current_database()
         AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
@@ -55,7 +55,7 @@ async fn collect(store: &Store) -> Collected {
     store.collect(&CollectOptions::default()).await.unwrap()
 }
 
-/// What a collection reads when nothing has changed, and what collections read until some images are gone.
+/// The rows that a collection reads when nothing has changed, and those that collections read until some images are gone.
 fn reads(images: u64) -> (u64, u64) {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();

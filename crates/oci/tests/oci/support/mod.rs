@@ -1,4 +1,4 @@
-//! What the tests of the client share: an image in a registry, and a client that does not wait long.
+//! The parts that the tests of the client share: an image in a registry, and a client that does not wait long.
 
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used)]
 

@@ -254,7 +254,7 @@ async fn the_key_is_made_once_and_kept_from_others() {
         "200 anna"
     );
 
-    // Nobody else's key signs own tokens, whatever issuer the token names.
+    // A token of another key is refused, even if it names the registry as its issuer.
     let forged = world
         .oidc
         .sound("one", &claims_with("iss", "xebec-registry".into()));
@@ -329,7 +329,7 @@ proptest! {
     }
 }
 
-/// What clients look for when a request fails.
+/// The members of an answer that clients look for when a request fails.
 #[tokio::test]
 async fn failures_are_told_in_both_forms() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! The guard as a whole: who gets which answer.
+//! The guard as a whole: the answer to each caller.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which caller a request comes from, and what that caller may do.
+//! The caller of a request, and the rights of that caller.
 
 mod configuration;
 mod endpoint;

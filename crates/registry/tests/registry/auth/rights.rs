@@ -1,4 +1,4 @@
-//! What callers may do by which rules.
+//! The rights of callers by rules.
 
 use proptest::prelude::*;
 use xebec_access::action::{Action, Actions};

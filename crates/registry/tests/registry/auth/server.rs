@@ -23,7 +23,7 @@ impl Request {
     }
 }
 
-/// What is answered: a status, one header more, and a body. Nothing is: the connection is cut.
+/// An answer: a status, one header more, and a body. For `None`, the connection is cut.
 pub(crate) type Answer = Option<(u16, String, Vec<u8>)>;
 
 pub(crate) fn ok(body: impl Into<Vec<u8>>) -> Answer {

@@ -88,7 +88,7 @@ impl Issuer {
         }
     }
 
-    /// A token with this header and these claims, whatever they say.
+    /// A token with any header and any claims.
     pub(crate) fn token(&self, header: &Value, claims: &Value) -> String {
         let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
         let signature = self.sign(message.as_bytes());

@@ -1,4 +1,4 @@
-//! Which tokens are sound. Each way to forge one has a case.
+//! Sound tokens, and each way to forge one, which has a case.
 
 use proptest::prelude::*;
 use ring::hmac;
@@ -53,7 +53,7 @@ fn a_key_has_the_names_that_rfc_7638_and_libtrust_give_it() {
     let keys = KeySet::parse(set.to_string().as_bytes()).unwrap();
     assert!(keys.knows("NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"));
 
-    // What `openssl pkey -pubout -outform DER | sha256sum`, its first 30 bytes in base 32, says of the test's own key.
+    // The name of the test's own key, by `openssl pkey -pubout -outform DER | sha256sum`, its first 30 bytes in base 32.
     let own = KeySet::parse(include_bytes!("../keys/rsa-certificate.pem")).unwrap();
     assert!(own.knows(include_str!("../keys/rsa-libtrust-name").trim()));
     assert!(own.keys()[0].is_called(include_str!("../keys/rsa-libtrust-name").trim()));

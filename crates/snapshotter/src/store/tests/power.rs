@@ -118,7 +118,7 @@ fn change(store: &Store, number: usize) -> Result<(), SnapshotError> {
 fn the_power_goes_at_any_moment() {
     let mut random = Rng::with_seed(11);
     let mut torn = 0;
-    // What there is after each number of changes.
+    // The contents of the store after each number of changes.
     let expected: Vec<_> = {
         let whole = CrashingDisk::new();
         let store = open(&whole, usize::MAX).unwrap();

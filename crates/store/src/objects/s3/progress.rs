@@ -13,16 +13,16 @@ use crate::digest::{Algorithm, Hasher};
 pub(super) struct Multipart {
     /// The key that the object will have.
     pub(super) key: String,
-    /// What the store calls the upload.
+    /// The object store's id of the upload.
     pub(super) id: String,
 }
 
-/// What was written so far.
+/// The bytes that were written so far, and where they are.
 #[derive(Clone)]
 pub(super) struct Progress {
     /// The multipart upload, once there is one.
     pub(super) multipart: Option<Multipart>,
-    /// What the store called each part.
+    /// The object store's id of each part.
     pub(super) parts: Vec<String>,
     /// The bytes in parts.
     pub(super) size: u64,
@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// What the record of an upload says whose own object has this key.
+    /// The progress in the record of an upload whose own object has this key.
     pub(super) fn of_record(key: &str, progress: Option<&[u8]>) -> io::Result<Self> {
         let parse = |text| Self::parse(key, text).ok_or_else(|| io::Error::other("its record is damaged"));
         progress.map_or_else(|| Ok(Self::new()), parse)

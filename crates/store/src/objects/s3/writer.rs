@@ -68,7 +68,7 @@ fn part_size(parts: usize) -> usize {
     PART << (parts / PARTS_OF_A_SIZE).min(7)
 }
 
-/// What the record of an upload has to say before somebody goes on with it from there: from then on it has a key that nobody has written to.
+/// The note for the record of an upload that somebody else goes on with. From then on the upload has a key that nobody has written to.
 pub(in crate::objects) fn take_over(key: &str, progress: Option<&[u8]>) -> io::Result<Note> {
     let progress = Progress::of_record(key, progress)?;
     let multipart = progress.multipart.as_ref().map(|multipart| &*multipart.key);
@@ -161,7 +161,7 @@ impl PartWriter {
             .collect()
     }
 
-    /// What the record has to say of what is in the store.
+    /// A note of the bytes that are in the store, for the record.
     fn note(&mut self) -> Note {
         let owned = self.owned();
         let is_released = |was: &Released| owned.iter().all(|is| is.key != was.key);
@@ -176,7 +176,8 @@ impl PartWriter {
         }
     }
 
-    /// What the record has to say before more is written: a multipart upload that it does not name would be forgotten by a kill.
+    /// The note that has to be recorded before more is written: a multipart upload that the record does not name would be forgotten by
+    /// a kill.
     pub(in crate::objects) fn unrecorded(&mut self) -> Option<Note> {
         std::mem::take(&mut self.is_unrecorded).then(|| self.note())
     }
@@ -186,7 +187,7 @@ impl PartWriter {
             self.hasher.update(&piece);
             self.tail.extend_from_slice(&piece);
         }
-        // What has been stored meanwhile is to be recorded.
+        // Parts that have been stored meanwhile are to be recorded.
         while self.sent.front().is_some_and(|sent| sent.put.is_finished())
             && let Some(first) = self.sent.pop_front()
         {
@@ -212,7 +213,7 @@ impl PartWriter {
     async fn send_full(&mut self) -> io::Result<()> {
         while self.tail.len() >= self.next_size() {
             let part = self.tail.split_to(self.next_size()).freeze();
-            // What was stored of the tail is in the part. The record goes on to lead there until it has the part.
+            // The part has the bytes of the tail that were stored. The record leads to the tail's object until it has the part.
             self.stored = None;
             self.send(part).await?;
         }
@@ -293,7 +294,7 @@ impl PartWriter {
         }
         self.settle_all().await?;
         let is_there = match is_last {
-            // What comes after parts will be a part.
+            // The bytes after the parts will be a part.
             true => self.progress.multipart.is_some() || self.is_whole(),
             false => self.is_stored(),
         };

@@ -7,7 +7,7 @@ use super::state::{Blob, GRACE, OLD, Object, PATIENCE, State};
 pub(super) enum Kind {
     /// Pushes the blob to a repository, then a manifest that names it.
     Push(usize),
-    /// Goes on with the upload of the first client by another node, whatever that client does, and pushes as it.
+    /// Goes on with the upload of the first client by another node, while that client may do anything, and pushes as it.
     GoOn,
     /// Asks the first repository whether it has the blob, then pushes a manifest that names it.
     Look,

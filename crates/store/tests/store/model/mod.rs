@@ -16,7 +16,7 @@ use state::{Blob, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variant {
     Protocol,
-    /// A blob is claimed without a look at who has it.
+    /// A blob is claimed without a look at its repositories.
     ClaimUnlooked,
     /// Links go without a grace time.
     UnlinkAtOnce,

@@ -43,7 +43,7 @@ impl Blob {
     }
 }
 
-/// What the collector does with an object.
+/// The step of the collector with an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sweep {
     pub(super) key: usize,
@@ -77,7 +77,7 @@ pub(super) struct State {
     pub(super) sweeping: Option<Sweep>,
     /// The repository whose link a collection has seen to be needed, if it notes that in a transaction of its own.
     pub(super) seen: Option<usize>,
-    /// What a client found wrong.
+    /// The fault that a client found.
     pub(super) complaint: Option<&'static str>,
 }
 
@@ -108,12 +108,12 @@ impl State {
         }
     }
 
-    /// What has this key is garbage from now on.
+    /// The object of this key is garbage from now on.
     pub(super) fn throw_away(&mut self, key: usize) {
         self.garbage[key] = Some(if self.has_late_writes { 0 } else { OLD });
     }
 
-    /// The store ends a write whose client has died, whatever stands there by now.
+    /// The store ends a write whose client has died, even over an object that is there by now.
     pub(super) fn arrive(&mut self) {
         if let Some((key, _)) = self.late.take() {
             self.objects[key] = Object::Part;

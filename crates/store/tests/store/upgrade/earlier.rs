@@ -1,4 +1,4 @@
-//! What an earlier program left: the dumps beside this file, and what is to be read from them. make.py says how they were made.
+//! The stores that earlier programs left: the dumps beside this file, and what is to be read from them. make.py says how they were made.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub(super) const WIDE: &[u8] = b"the bytes of wide";
 pub(super) const LOOSE: &[u8] = b"the bytes of loose";
 pub(super) const CONDEMNED: &[u8] = b"the bytes of condemned";
 pub(super) const DAMAGED: &[u8] = b"the bytes of damaged";
-/// What came of an upload that was under way.
+/// The bytes of an upload that was under way.
 pub(super) const BEGUN: &[u8] = b"begun so";
 /// When the first of it was written.
 const BEGIN: u64 = 1_780_000_000_000;
@@ -52,7 +52,7 @@ fn key(number: u8) -> String {
     format!("{}/{name}", &name[..2])
 }
 
-/// Objects are files here, whatever else the tests run over.
+/// Objects are files here, also where the other tests use a bucket.
 pub(super) fn config_of(root: &Path) -> StoreConfig {
     let mut config = config(root);
     config.objects = ObjectsConfig::Directory;
@@ -161,7 +161,7 @@ pub(super) fn upload() -> UploadId {
     "1".repeat(32).parse().unwrap()
 }
 
-/// What later schemas say of earlier records.
+/// The facts that later schemas state of earlier records.
 async fn assert_younger(store: &Store, nginx: &RepositoryName, second: &Digest, version: usize) {
     for held in store.holdings(nginx, 9, None).await.unwrap().items {
         // Versions before the third did not note whether a repository got a blob by a push.

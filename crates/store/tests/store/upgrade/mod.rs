@@ -155,7 +155,7 @@ async fn go_on(store: &Store) {
     assert_eq!(found.unwrap().content, new.content);
 }
 
-/// What was loose goes, and nothing else.
+/// The loose blobs and manifests go, and nothing else.
 async fn collect_what_is_left(store: &Store) {
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(3)).await;
@@ -175,7 +175,7 @@ async fn collect_what_is_left(store: &Store) {
     assert_eq!(listed, [nginx, name("team/app")]);
 }
 
-/// Whatever a migration stops at: here the last thing that it does.
+/// Puts an obstacle before a migration: here before the last thing that it does.
 fn put_obstacle(raw: &mut Raw, version: usize) {
     let sql = match raw {
         Raw::Sqlite(_) => format!(

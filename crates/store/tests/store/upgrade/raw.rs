@@ -9,7 +9,7 @@ use rusqlite::types::ValueRef;
 /// Rows in the order of their texts.
 pub(crate) type Rows = Vec<Vec<String>>;
 
-/// What a database holds: for each table its columns, and what is in them.
+/// The contents of a database: for each table its columns and its rows.
 pub(crate) type Contents = BTreeMap<String, (Vec<String>, Rows)>;
 
 /// A connection. It waits for its server, which a task must not.
