@@ -13,12 +13,12 @@ use crate::disk::{Access, Disk, DiskFile};
 const VERSION: u32 = 1;
 /// The header has a page of its own, so that the bits start page-aligned.
 pub(crate) const HEADER_SIZE: u64 = PAGE_SIZE;
-/// Length of what the header says.
+/// Length of the header's fields, in bytes.
 const HEADER_BYTES: usize = 40;
-/// What a bitmap names that holds for every boot.
+/// The boot identity in a bitmap that holds for every boot.
 pub(crate) const NO_BOOT: BootId = BootId([0; 16]);
 
-/// What a file says.
+/// The result of reading a bitmap file.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// There is none of that name.
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// What makes a file.
+    /// The fields and bits to write into a file.
     struct Written {
         magic: [u8; 8],
         pages: u64,

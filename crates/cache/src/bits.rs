@@ -98,8 +98,8 @@ impl Bits {
         (first, bytes.unwrap_or_default())
     }
 
-    /// The ranges of pages, ascending, whose bytes are to be written when the bits of `runs` (ascending) have changed: what is near to
-    /// each other is one.
+    /// The ranges of pages, ascending, whose bytes are to be written when the bits of `runs` (ascending) have changed. Runs near to
+    /// each other become one range.
     pub(crate) fn stretches(runs: &[Range<u64>]) -> Vec<Range<u64>> {
         let mut stretches: Vec<Range<u64>> = Vec::new();
         for run in runs {

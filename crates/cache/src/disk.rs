@@ -1,9 +1,9 @@
 //! The file operations that the cache's durability rests on, as a trait: the real file system below it, or a disk
 //! of the tests that loses what was not synced.
 //!
-//! What is assumed of a disk, and nothing more:
-//! * What [`DiskFile::sync_data`] covered is there after a power cut: bytes, holes and length.
-//! * Of what it did not cover, any part may be there, sector by sector, in any order.
+//! These assumptions are made about a disk, and no others:
+//! * After a power cut, all is there that [`DiskFile::sync_data`] covered: bytes, holes and length.
+//! * Of later writes, any part may be there, sector by sector, in any order.
 //! * A name is there for certain after [`Disk::sync_directory`] of its directory; a file's own sync says nothing
 //!   about its name. A rename is whole or not at all.
 //! * Within one boot the page cache is the truth, whatever process dies.
@@ -143,7 +143,7 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Makes contents and length durable.
     ///
     /// # Errors
-    /// Those of `fdatasync(2)`. What was written since the last success may then be lost although it reads well.
+    /// Those of `fdatasync(2)`. Bytes written since the last success may then be lost although they read well.
     fn sync_data(&self) -> io::Result<()>;
 
     /// Length in bytes.
@@ -191,7 +191,7 @@ impl Disk for RealDisk {
 
     fn free(&self, path: &Path) -> io::Result<Option<u64>> {
         let told = rustix::fs::statvfs(path)?;
-        // What is reserved for root counts: the daemon is root. Some file systems say nothing of their size.
+        // Blocks reserved for root count: the daemon is root. Some file systems do not report their size.
         Ok((told.f_blocks > 0).then(|| told.f_bfree.saturating_mul(told.f_frsize)))
     }
 

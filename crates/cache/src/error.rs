@@ -7,15 +7,15 @@ use xebec_format::layer::DecodeError;
 
 use crate::key::LayerKey;
 
-/// What went wrong in the store, and with which layer.
+/// A failure of the store, with its layer or file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file could not be read or written.
     #[error("{what} {path}: {error}")]
     Io {
-        /// What was being done.
+        /// The action that failed, as a phrase that the path follows: "make the data file anew in".
         what: &'static str,
-        /// To which file.
+        /// The file of that action.
         path: PathBuf,
         /// Why it failed.
         error: io::Error,
@@ -25,7 +25,7 @@ pub enum StoreError {
     Index {
         /// The layer of the index.
         key: LayerKey,
-        /// What is wrong with it.
+        /// The defect of the index.
         error: DecodeError,
     },
     /// A stored index is not the one its folder names.

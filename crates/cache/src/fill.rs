@@ -5,9 +5,8 @@
 //! compared before a byte of it reaches the data file. A reader that reads a file in order gets read-ahead: the
 //! next group of spans is fetched while the reader works.
 //!
-//! Bytes that fail the digest check are fetched again, from another source if there is one, before a reader is refused.
 //! A fetch waits for faults that can pass as long as the reader's [`Patience`] allows: the source itself tries again for
-//! that long, and a reader that joined the fetch of a less patient one starts another when that fetch gives up.
+//! that long. A reader that joined the fetch of a less patient one starts another when that fetch gives up.
 
 mod error;
 mod memory;
@@ -106,7 +105,7 @@ impl Filler {
     }
 
     /// Returns once every page that `range` (bytes of the data space) touches is present. `ticket` tells meanwhile and
-    /// afterwards what was waited for.
+    /// afterwards the phases of the wait.
     ///
     /// Must run inside a tokio runtime.
     ///
@@ -326,7 +325,7 @@ impl Filler {
         }
     }
 
-    /// Fetches a group, and again what of it was wrong.
+    /// Fetches a group, and once more those of its spans that were wrong.
     async fn fetch(
         self: &Arc<Self>,
         group: &[usize],
@@ -438,7 +437,7 @@ impl Filler {
                 });
             let (filler, progress) = (self.clone(), progress.clone());
             async move {
-                // It decodes from the start of a chunk, whatever of it is wanted.
+                // It decodes from the start of a chunk, even if only a later part is wanted.
                 let plain = match filler.layer.table().codec.has_plain_stream() {
                     true => span.plain.end - span.plain.start,
                     false => span.plain.end,
@@ -448,7 +447,7 @@ impl Filler {
                     .decode(plain + span.data.end - span.data.start)
                     .await;
                 let keep = move || {
-                    // What is being decoded goes on when nobody waits for it any more.
+                    // Decoding goes on when nobody waits for it any more, and needs its memory until it ends.
                     let _taken = taken;
                     filler.keep(index, &span, &bytes, window.as_deref(), &progress)
                 };

@@ -52,7 +52,7 @@ pub struct CachedLayer {
     room: Arc<Room>,
 }
 
-/// What writing a span told of the pages that were injected where it belongs.
+/// The outcome of writing a span, for the pages that were injected where it belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Pages that were unverified and are verified now.
@@ -90,8 +90,8 @@ impl CachedLayer {
 
     /// Opens a layer to look at it, beside the process that fills it.
     ///
-    /// The data file is opened first: that waits while somebody holds a lease on it to remove pages, and what is then
-    /// read of the bitmaps is true.
+    /// The data file is opened first: that waits while somebody holds a lease on it to remove pages, and the bitmaps that are
+    /// read then are true.
     ///
     /// # Errors
     /// As [`CachedLayer::open`].
@@ -154,7 +154,7 @@ impl CachedLayer {
         &self.table
     }
 
-    /// By what an event's descriptor is recognised as this layer's data file.
+    /// The identity by which an event's descriptor is recognised as this layer's data file.
     pub fn identity(&self) -> FileIdentity {
         self.identity
     }
@@ -205,8 +205,8 @@ impl CachedLayer {
     /// Writes the verified bytes of span `index`, claims the pages that are whole with it, and notes that they are
     /// verified. If the disk is full, room is made and it is tried once more.
     ///
-    /// Where unverified pages are in its place, their bytes are compared before they are written over. What differs is
-    /// kept for [`CachedLayer::take_mismatches`].
+    /// Where unverified pages are in its place, their bytes are compared before they are written over. Pages that differ
+    /// are kept for [`CachedLayer::take_mismatches`].
     ///
     /// # Errors
     /// I/O errors of the data file or the bitmap (a full disk, above all); nothing is claimed then that was
@@ -232,7 +232,7 @@ impl CachedLayer {
         Ok(Compared { verified, mismatches })
     }
 
-    /// Does what needs `bytes` of room; once more after room was made, if the disk was full.
+    /// Runs a write that needs `bytes` of room; once more after room was made, if the disk was full.
     fn with_room<T>(&self, bytes: u64, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         let written = match write() {
             Err(error) if is_full(&error) && self.room.make(bytes) => write(),
@@ -278,7 +278,7 @@ impl CachedLayer {
         let unverified = self.unverified(whole.clone());
         let verified = unverified.iter().map(|run| run.end - run.start).sum();
         let claimed = self.presence.claim(whole.clone());
-        // Also if the claim did not reach its file. All spans of these pages are written, and what is in no span is
+        // Also if the claim did not reach its file. All spans of these pages are written, and bytes in no span are
         // zero, whatever was injected.
         self.presence.unverified().clear(whole);
         claimed.map(|()| verified)
@@ -299,8 +299,8 @@ impl CachedLayer {
 
     /// Makes present pages count after a power cut, too. Returns whether there was something to do.
     ///
-    /// No more pages count before `notes` has succeeded. It is called when it is known which pages are to be, so what was
-    /// written before they were injected it finds written.
+    /// No more pages count before `notes` has succeeded. It is called when the pages are chosen, so it finds everything that was
+    /// written before they were injected.
     ///
     /// # Errors
     /// See [`SyncError`].

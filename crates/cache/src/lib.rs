@@ -14,7 +14,7 @@
 //! Readers never call this crate: the kernel reads the data files. This crate decides which pages may be read.
 //!
 //! Promises: a page is present only after its bytes are in the data file, and these were compared with their digest or are noted as
-//! unverified; the durable bitmap names a page only after its bytes are on the disk; one fetch serves all readers of a span.
+//! unverified. The durable bitmap names a page only after its bytes are on the disk. One fetch serves all readers of a span.
 //!
 //! May use: `format`, `index` and `kernel`. No network: a caller gives it the source of the bytes.
 

@@ -9,7 +9,7 @@ use crate::store::LayerKey;
 pub struct Resident {
     /// Which layer.
     pub key: LayerKey,
-    /// What it takes on the file system, in bytes: data, index and all other files of its folder.
+    /// Room that the layer takes on the file system, in bytes: data, index and all other files of its folder.
     pub disk_bytes: u64,
     /// When it was last used.
     pub last_used: SystemTime,

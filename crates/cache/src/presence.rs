@@ -7,7 +7,7 @@
 //!
 //! **The invariant**: a bit that is set in `durable` on disk means that its page's bytes are on disk. So
 //! [`Presence::sync`] takes a copy of the present bits, syncs the data, and only then writes the copy to `durable`;
-//! between two syncs bits are only added, so a torn write claims a subset. What is unverified is synced in between, so
+//! between two syncs bits are only added, so a torn write claims a subset. The unverified bitmap is synced in between, so
 //! that no page is ever durable and counted as more than it was. [`Presence::forget`], which comes before a
 //! hole is punched, clears the bits in both files and syncs `durable`, and only when that has succeeded may the data
 //! go.
@@ -43,8 +43,8 @@ pub enum SyncError {
     /// The disk did not take bytes. Pages that were not durable before are claimed no more.
     #[error("{0}")]
     Lost(io::Error),
-    /// The bytes are on disk, and what says so is not, for want of room perhaps. All that was claimed is there, as before; after a
-    /// power cut some of it does not count.
+    /// The bytes are on disk, but the bitmap that claims them is not, for want of room perhaps. All that was claimed is there, as
+    /// before; after a power cut some of it does not count.
     #[error("{0}")]
     Unnoted(io::Error),
 }
@@ -65,7 +65,7 @@ pub struct Presence {
     unverified: Unverified,
 }
 
-/// What the file `durable` claims, or may claim.
+/// The pages that the file `durable` claims, or may claim.
 #[derive(Debug)]
 struct Durable {
     bits: Bits,
@@ -208,13 +208,13 @@ impl Presence {
         stretches.try_for_each(|stretch| self.write_present(&bits, &stretch))
     }
 
-    /// Makes what is present now count after a power cut, by way of `data`, the layer's data file. Returns whether
-    /// there was something to do. `notes` brings to the disk what must be there before any more pages count; what was
-    /// written before a page was claimed is there when it is called.
+    /// Makes the pages that are present now count after a power cut, by way of `data`, the layer's data file. Returns whether
+    /// there was something to do. `notes` brings to the disk the notes that must be there before any more pages count. When it is
+    /// called, everything that was written before a page was claimed is there.
     ///
     /// # Errors
-    /// See [`SyncError`]. When it is the data that could not be synced, what it held beyond `durable` may be lost although it
-    /// still reads well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
+    /// See [`SyncError`]. When the data could not be synced, pages beyond `durable` may be lost although they
+    /// still read well (the kernel gives up pages that it cannot write), so those pages are claimed no more.
     pub fn sync(
         &self,
         data: &dyn DiskFile,
@@ -235,7 +235,7 @@ impl Presence {
                 .map_err(SyncError::Lost)?;
             return Err(SyncError::Lost(error));
         }
-        // What was injected before `present` was copied has its bit in the file: it is on disk from here on.
+        // Pages that were injected before `present` was copied have their bits in the file, which is on disk from here on.
         self.note_synced(&mut durable, &present, cleared, notes)
             .map_err(SyncError::Unnoted)?;
         Ok(true)
@@ -301,7 +301,7 @@ impl Presence {
             None => {
                 let file = self.disk.open(&path, Access::Create)?;
                 if decode(&*file, DURABLE_MAGIC, self.pages, NO_BOOT)?.is_none() {
-                    // What may have been in it is gone for certain before a header makes any of it count.
+                    // Earlier contents of the file are gone for certain before a header makes any of them count.
                     file.set_length(0)?;
                     file.set_length(HEADER_SIZE + self.pages.div_ceil(8))?;
                     file.sync_data()?;

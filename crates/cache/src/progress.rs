@@ -1,4 +1,4 @@
-//! What a fill is waiting for, now and so far: written by the fill, read to explain why a reader waits.
+//! The phases that a fill waits in, now and so far: written by the fill, read to explain why a reader waits.
 //!
 //! The time of a fetch is one line, cut into phases: a phase lasts until the next one begins. Where two things go on
 //! at once (a range of the blob and the windows for it), the line belongs to the one that spoke last, so phases always
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// What a fill can wait for.
+/// A thing that a fill can wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// A turn: a place among the requests to a registry, a thread, another reader's fetch of the windows.
@@ -176,13 +176,13 @@ impl Progress {
         problem.map(|problem| (problem, state.retries))
     }
 
-    /// What it waits for now.
+    /// The phase that the fetch is in now.
     pub fn phase(&self) -> Phase {
         self.0.lock().phase
     }
 }
 
-/// What one reader waits for: the fetches that it boarded, in rounds, one for each time that it had to board again.
+/// The fetches that one reader waits for: those that it boarded, in rounds, one for each time that it had to board again.
 #[derive(Debug, Default)]
 pub struct Ticket(Mutex<Boarded>);
 
@@ -202,7 +202,7 @@ struct Leg {
 }
 
 impl Account {
-    /// Puts what was waited for earlier before it: times and tries add up, the rest is of the later wait.
+    /// Puts an earlier wait before this one: times and tries add up, the rest is of the later wait.
     pub fn put_before(&mut self, earlier: &Account) {
         self.phases.add_all(&earlier.phases);
         self.spans = self.spans.max(earlier.spans);
@@ -219,12 +219,12 @@ impl Account {
     }
 }
 
-/// What became of a reader's waiting.
+/// The account of one reader's wait.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
-    /// What it waited for, for how long. Of fetches side by side, the longest counts.
+    /// Time in each phase. Of fetches side by side, the longest counts.
     pub phases: Phases,
-    /// What it waits for now, or did last.
+    /// The phase that it waits in now, or was in last.
     pub phase: Phase,
     /// Spans that it needed.
     pub spans: usize,

@@ -1,8 +1,8 @@
 //! Room on a full disk: before a write fails, the cache asks its owner (the daemon) to evict layers.
 //!
-//! Readers ask again and again for what cannot be kept. So room is promised before bytes are fetched (`Room::promise`),
-//! and it is remembered that there was none: the cache is not looked through for each of them. A registry may never send what room
-//! was promised for, so no fetch waits long for that: one that has waited goes on if the disk has the room.
+//! Readers ask again and again for pages that cannot be kept. So room is promised before bytes are fetched (`Room::promise`),
+//! and it is remembered that there was none: the cache is not looked through for each of them. A registry may never send the bytes
+//! that room was promised for, so no fetch waits long for that: one that has waited goes on if the disk has the room.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ const TRIAL_PAUSE: Duration = Duration::from_secs(30);
 /// How long it is remembered that a fetch waited in vain for room promised to others. Fetches that come meanwhile do not wait.
 const OVERDRAWN: Duration = Duration::from_secs(30);
 
-/// What is left for the bitmaps of what comes, and for what the daemon writes down: without them, pages that came would be
-/// fetched again.
+/// Bytes that are kept free for the bitmaps of pages that come, and for the daemon's own files: without them, pages that came
+/// would be fetched again.
 pub(crate) const KEPT_BACK: u64 = 1 << 20;
 
 /// Makes room on the cache's file system.
@@ -52,13 +52,13 @@ struct Known {
 }
 
 struct Refused {
-    /// What the file system said was free.
+    /// Free bytes that the file system reported.
     free: Option<u64>,
     /// When the write failed, or the latest trial since began.
     at: Instant,
 }
 
-/// What [`Room::promise`] says.
+/// The answer of [`Room::promise`].
 pub(crate) enum Answer {
     /// There is room.
     Promised(Promise),
@@ -102,7 +102,7 @@ impl Room {
         self.turn.lock().await
     }
 
-    /// Notes that what was made was not enough.
+    /// Notes that the room that was made was not enough.
     pub(crate) fn made_in_vain(&self) {
         self.known.lock().asked_in_vain = Some(Instant::now());
     }
@@ -124,7 +124,7 @@ impl Room {
                 since,
             })
         };
-        // What is only compared says nothing of the disk.
+        // A fetch that only compares shows nothing about the disk.
         if bytes == 0 {
             return promised();
         }
@@ -136,7 +136,7 @@ impl Room {
             if !has_grown && since.duration_since(refused.at) < TRIAL_PAUSE {
                 return Answer::None;
             }
-            // The others wait for what becomes of this one.
+            // The others wait for the outcome of this one.
             refused.at = since;
             refused.free = free;
         }
@@ -169,7 +169,7 @@ impl Room {
 }
 
 impl Promise {
-    /// What was promised is written.
+    /// The promised bytes are written.
     pub(crate) fn kept(self) {
         if self.bytes == 0 {
             return;
@@ -215,7 +215,7 @@ mod tests {
         let room = Arc::new(Room::default());
         room.refused(10, told(100));
         assert!(matches!(ask(&room, 10, 100), Answer::None));
-        // More is free: one may try, the next ones not before it is known what became of that.
+        // More is free: one may try, the next ones not before the outcome of that try is known.
         let Answer::Promised(trial) = ask(&room, 10, 110) else {
             panic!("there is more than when it failed");
         };

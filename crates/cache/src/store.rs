@@ -4,7 +4,7 @@
 //! never served to an image that needs a stronger one: the other index is another folder. Folders appear whole
 //! and disappear whole: they are made under a temporary name and renamed, and renamed before they are removed.
 //!
-//! What a power cut left damaged is made anew when the layer is next used: an index that does not have its digest is
+//! Files that a power cut damaged are made anew when the layer is next used: an index that does not have its digest is
 //! replaced by [`Store::add`], a data file of the wrong length by [`Store::open_layer`].
 
 use std::io;
@@ -170,8 +170,8 @@ impl Store {
             .map_err(failed("make the data file anew in", &directory))
     }
 
-    /// An empty data file instead of the one that is there. What claims the old one has is gone, on disk too, before
-    /// the new one has its name.
+    /// Puts an empty data file in place of the one that is there. The files that claim pages of the old one are gone, on
+    /// disk too, before the new one has its name.
     fn renew_data(&self, directory: &Path, size: u64) -> io::Result<()> {
         let remove = |name: &str| match self.disk.remove_file(&directory.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

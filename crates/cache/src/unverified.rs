@@ -7,9 +7,9 @@
 //! * after a power cut the bit is on disk if the page is claimed in `durable`.
 //!
 //! So a bit may be set too long, never too short. In memory there are two sets: `bits`, what is unverified, and
-//! `kept`, what the file says, which has those and others. Setting writes the file at once; clearing is done in memory,
-//! and reaches the file in [`Unverified::sync`] only, after the data's sync: else the power could go when the cleared
-//! bit is on disk and the right bytes, written over injected ones that were durable, are not.
+//! `kept`, what the file says, which has those and others. Setting writes the file at once. Clearing is done in memory,
+//! and reaches the file in [`Unverified::sync`] only, after the data's sync. Otherwise the power could go when the
+//! cleared bit is on disk and the right bytes, written over injected ones that were durable, are not.
 //!
 //! No file means no unverified pages, so the file appears under its name with everything in it. A file that is damaged
 //! or of another data space means that every page that is present is unverified. It stays until the next sync puts
@@ -46,9 +46,9 @@ pub(crate) struct Unverified {
 
 #[derive(Debug)]
 struct State {
-    /// What is unverified. May have pages that are not present.
+    /// The unverified pages. Some may not be present.
     bits: Bits,
-    /// What the file says, or is to be taken to say; has all of `bits`.
+    /// The pages that the file names, or must be assumed to name; has all of `bits`.
     kept: Bits,
     file: OnDisk,
     /// Counts writes to the file.
@@ -66,7 +66,7 @@ enum OnDisk {
 
 impl Unverified {
     /// Reads the bitmap in `directory`, of a data space of `pages` pages; it is made when it is first used. `present`
-    /// are the pages that the other bitmaps claim, which must have been read before: then who only looks finds the bit
+    /// are the pages that the other bitmaps claim. Read those bitmaps first: a caller that only looks then finds the bit
     /// of each page that it found claimed.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl Unverified {
         }
     }
 
-    /// What was cleared since the last sync may be lost, although it reads well: it is unverified again.
+    /// Clears since the last sync may be lost, although they read well: those pages are unverified again.
     pub(crate) fn restore(&self) {
         let mut state = self.state.lock();
         state.bits = state.kept.clone();
@@ -223,7 +223,7 @@ impl Unverified {
                 // On disk before it has the name: the damaged one spoke of pages that are durable.
                 OnDisk::Damaged => self.begin(&kept, true)?,
                 OnDisk::Open(file) => {
-                    // All of it: what an earlier sync could not write, the kernel may have given up.
+                    // All of it: the kernel may have given up bytes that an earlier sync could not write.
                     file.write_all_at(&header(MAGIC, self.pages, NO_BOOT), 0)?;
                     file.write_all_at(kept.as_bytes(), HEADER_SIZE)?;
                     file.clone()

@@ -1,20 +1,20 @@
 //! The log of a container in the background: what it wrote, in the format of Kubernetes' container runtime interface (CRI).
 //!
-//! A line is `TIME STREAM TAG TEXT`: the time as RFC 3339 with nanoseconds, `stdout` or `stderr`, and `F` for a full line or
-//! `P` for a part of one that goes on in the next line of the same stream. The files are `log`, `log.1` and so on in the
-//! container's directory, the newest first.
+//! A line is `TIME STREAM TAG TEXT`. `TIME` is in the form of RFC 3339 with nanoseconds, and `STREAM` is `stdout` or `stderr`. `TAG`
+//! is `F` for a full line, or `P` for a part of one that goes on in the next line of the same stream. The files are `log`, `log.1`
+//! and so on in the container's directory, the newest first.
 //!
 //! The supervisor of a container writes by a [`LogWriter`], with a [`LogStream`] for each of its two streams. Any other process
 //! reads the same directory by a [`LogReader`], also while it is written, and also after the container has ended.
 //!
 //! # Promises
 //!
-//! * A container never fails by its log. What a full disk refuses is counted, and noted in the log once there is room.
+//! * A container never fails by its log. Output that a full disk refuses is counted, and noted in the log once there is room.
 //! * The files have [`LogLimits::files`] times [`LogLimits::size`] bytes at most, and one write more.
 //! * A line without an end takes no memory: it is written in parts of 16 KiB.
 //! * A reader that follows sees each line once, over rotations, and passes over a line that is damaged.
 //!
-//! # What this crate may use
+//! # Allowed dependencies
 //!
 //! `kernel`, for the clock, and no other crate of Xebec. It knows no containers: it is given a directory.
 //!

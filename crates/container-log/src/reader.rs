@@ -28,7 +28,7 @@ impl LogRange {
             && self.until.is_none_or(|until| entry.time < until)
     }
 
-    /// Whether what is written from now on is too late.
+    /// Whether entries that are written from now on are too late.
     fn is_over(&self) -> bool {
         self.until.is_some_and(|until| Time::now() >= until)
     }
@@ -39,7 +39,7 @@ impl LogRange {
 pub enum Following {
     /// The container may write more.
     GoesOn,
-    /// What is there is all.
+    /// The log has all that there will be.
     Over,
 }
 
@@ -109,7 +109,7 @@ impl LogReader {
 
     fn read_on(&mut self, mut take: impl FnMut(Entry) -> io::Result<()>) -> io::Result<()> {
         loop {
-            // Looked up first: whatever is written to the old file was written before it was renamed.
+            // Looked up first: everything in the old file was written before it was renamed.
             let next = self.next_file()?;
             self.read_file(&mut take)?;
             match next {

@@ -59,8 +59,8 @@ impl FromStr for Time {
     }
 }
 
-/// What a user wrote of a time, as all of RFC 3339: a space or a small letter separates date and time, or the seconds or the
-/// offset are left out.
+/// A user's time as all of RFC 3339: the user may separate date and time by a space or a small letter, and may leave out the
+/// seconds or the offset.
 fn completed(text: &str) -> Option<String> {
     let (date, rest) = text.split_once(['T', 't', ' '])?;
     let end = rest.find(|character: char| !(character.is_ascii_digit() || character == ':'));

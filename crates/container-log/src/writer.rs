@@ -17,7 +17,7 @@ const TEXT_LIMIT: usize = 16 << 10;
 pub struct LogWriter(Arc<Mutex<Files>>);
 
 impl LogWriter {
-    /// Opens the log in a container's directory. What earlier starts wrote stays.
+    /// Opens the log in a container's directory. The output of earlier starts stays.
     ///
     /// # Errors
     /// I/O errors.
@@ -48,7 +48,7 @@ impl LogWriter {
     }
 }
 
-/// What writes one stream of a container into its log. Dropped, it writes what is left of a line without an end.
+/// The writer of one stream of a container into its log. Dropped, it writes the rest of a line without an end.
 pub struct LogStream {
     writer: LogWriter,
     stream: Stream,
@@ -86,7 +86,7 @@ impl LogStream {
         !self.line.is_empty()
     }
 
-    /// Writes the beginning of a line that does not end for now, such as a prompt. What follows goes on in the next entry.
+    /// Writes the beginning of a line that does not end for now, such as a prompt. The rest of the line goes into the next entry.
     pub fn flush(&mut self) {
         if self.has_rest() {
             let mut entries = Vec::new();

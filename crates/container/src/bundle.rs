@@ -3,7 +3,7 @@
 //! `directories` makes the directories, `root` mounts the container's root, and `network` attaches it to its network.
 //!
 //! The record is written before anything else and removed after everything else, so the record of a killed
-//! supervisor leads to whatever it left ([`crate::cleanup`]).
+//! supervisor leads to everything that it left ([`crate::cleanup`]).
 
 mod directories;
 mod network;
@@ -251,7 +251,7 @@ impl Bundle {
         Ok(text)
     }
 
-    /// Ends whatever of the container still runs, unmounts the overlay, and removes the bundle, the record,
+    /// Ends the container's processes that still run, unmounts the overlay, and removes the bundle, the record,
     /// and the layer if it is not kept.
     pub(crate) fn close(&mut self) -> Result<(), RunError> {
         if !std::mem::take(&mut self.open) {

@@ -7,7 +7,7 @@
 //!
 //! The runtime moves the container's process some time after it received its configuration. So from then
 //! until the container is created, this process moves itself to the group that it is in already, again and
-//! again: the wait is over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
+//! again. The wait is over, or has begun, before the runtime comes to it, and nothing has changed afterwards.
 //!
 //! Nothing depends on it: where it is not possible, the runtime waits.
 

@@ -1,7 +1,7 @@
-//! Cleans up what containers left whose supervisor was killed.
+//! Cleans up after containers whose supervisor was killed.
 //!
 //! A supervisor writes the record of its container before anything else and removes it after everything else.
-//! So the records of supervisors that are gone lead to whatever is left: processes, mounts, bundles and
+//! So the records of supervisors that are gone lead to everything that is left: processes, mounts, bundles and
 //! layers.
 
 use std::fs;
@@ -105,7 +105,7 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     // A runtime that was killed before it wrote its state does not know of them.
     control_groups::remove(&group);
     remove_bundle(dirs, &record.id)?;
-    // Whatever the record says of its directory. Nothing has written to the layer of a container without a process.
+    // The directory in the record does not count. Nothing has written to the layer of a container without a process.
     remove_unless_kept(
         dirs,
         &dirs.state.join(&record.id),
@@ -117,8 +117,8 @@ fn clean(record: &Record, dirs: &Directories) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Whether this process may change networks. The daemon's service may not: then a later command detaches what
-/// containers left in theirs.
+/// Whether this process may change networks. The daemon's service may not: then a later command removes the
+/// attachments that containers left.
 fn can_detach() -> bool {
     has_capability(CapabilitySet::NET_ADMIN)
 }

@@ -1,7 +1,7 @@
 //! Whether a container's command is there, before the runtime is asked to run it.
 //!
-//! A runtime says what it cannot run on the standard error that the container has, beside what it says to Xebec,
-//! and once more if it was started early. So what users mistype is found here, and told once.
+//! A runtime reports a command that it cannot run on the standard error that the container has, beside its report to Xebec,
+//! and once more if it was started early. So mistyped commands are found here, and told once.
 
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
@@ -18,21 +18,21 @@ use crate::{RunError, RunOptions};
 /// Permission bits of a file that somebody may execute.
 const EXECUTABLE: u32 = 0o111;
 
-/// What a path is in the container's root.
+/// The kind of file at a path in the container's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Executable,
     NotExecutable,
     Directory,
     Nothing,
-    /// The runtime will see: there is a link, or what the kernel says is something else.
+    /// The runtime will see: there is a link, or the kernel reports something else.
     Unknown,
 }
 
 /// Refuses a command that is certainly not in `root`, the container's root directory without its mounts, or
 /// certainly cannot be executed.
 pub(crate) fn check(root: BorrowedFd<'_>, process: &Process, options: &RunOptions) -> Result<(), RunError> {
-    // What is mounted may bring the command; and with `--init` another program looks for it.
+    // A mount may bring the command; and with `--init` another program looks for it.
     let is_all = options.volumes.is_empty() && options.tmpfs.is_empty() && options.init.is_none();
     let Some(program) = process.args.first().filter(|_| is_all) else {
         return Ok(());
@@ -69,7 +69,7 @@ pub(crate) fn check_joining(root: BorrowedFd<'_>, id: &str, process: &Value) -> 
     }
 }
 
-/// What is certainly wrong with a program that is looked for in the working directory, or in the directories of `path`.
+/// A certain problem of a program that is looked for in the working directory, or in the directories of `path`.
 fn problem(root: BorrowedFd<'_>, program: &str, cwd: &str, path: &str) -> Option<CommandProblem> {
     if program.contains('/') {
         return match look(root, &Path::new(cwd).join(program)) {
@@ -79,7 +79,7 @@ fn problem(root: BorrowedFd<'_>, program: &str, cwd: &str, path: &str) -> Option
             Found::Executable | Found::Unknown => None,
         };
     }
-    // As the runtime does, which passes over what cannot be executed.
+    // As the runtime does, which passes over files that cannot be executed.
     let is_nowhere = path.split(':').all(|directory| {
         let is_absolute = directory.starts_with('/');
         let found = look(root, &Path::new(directory).join(program));
@@ -182,7 +182,7 @@ mod tests {
         ] {
             assert_eq!(found(word), Some(wrong), "{word}");
         }
-        // What is mounted may bring it.
+        // A mount may bring it.
         let with_volume = problem(root, &["/bin/nosuch"], |options| {
             options.volumes.push("/tmp:/bin".parse().unwrap());
         });

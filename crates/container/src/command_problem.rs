@@ -1,6 +1,6 @@
 //! Why a container's command cannot be run.
 
-/// What is wrong with a command.
+/// A problem of a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandProblem {
     /// There is no such file.

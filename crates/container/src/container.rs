@@ -11,14 +11,14 @@ use crate::record::{self, Record};
 use crate::saved::{Saved, SavedProcess, SavedStatus, stopped_in_boot};
 use crate::{Again, Directories, ExitCode, RecordError, control_groups, saved_run};
 
-/// A container: its record, and what runs of it.
+/// A container: its record, and the record of its run.
 #[derive(Clone, Debug)]
 pub struct Container {
     /// Its name.
     pub name: String,
     /// Its record. `None` if an earlier version made it, or if its file cannot be read.
     pub saved: Option<Saved>,
-    /// What runs of it, or is about to run.
+    /// The record of its run, or of one that is about to begin.
     pub record: Option<Record>,
     /// Why its file cannot be read.
     pub trouble: Option<String>,
@@ -28,7 +28,7 @@ pub struct Container {
     is_marked: bool,
 }
 
-/// What a container does.
+/// The status of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
@@ -81,7 +81,7 @@ pub enum FindError {
     /// There are several.
     #[error("the ids of {count} containers begin with {wanted:?}; give more of the id, or the name")]
     Ambiguous {
-        /// What was looked for.
+        /// The beginning of an id that was looked for.
         wanted: String,
         /// How many are meant.
         count: usize,
@@ -123,7 +123,7 @@ impl Container {
         saved.or(record).unwrap_or_default()
     }
 
-    /// What it does now.
+    /// Its status now.
     pub fn status(&self) -> Status {
         if let Some(record) = self.record.as_ref().filter(|record| !record.is_dead()) {
             // In another namespace process ids mean nothing.

@@ -61,8 +61,8 @@ pub fn container_of_cgroup(path: &str) -> Option<&str> {
     name.filter(|name| !name.is_empty())
 }
 
-/// What tells the container of [`container_of_cgroup`] from others of its name; versions that named control groups by the
-/// container alone have none.
+/// The random part of the control group's name, by which the container of [`container_of_cgroup`] differs from others of its name.
+/// Versions that named control groups by the container alone have none.
 pub fn run_of_cgroup(path: &str) -> Option<&str> {
     let group = path.split_once(PARENT)?.1.split('/').next()?;
     let run = group.split_once(MARK)?.1;

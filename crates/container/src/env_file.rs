@@ -10,12 +10,12 @@ use std::fmt;
 /// (`ARG_MAX`).
 const FILE_LIMIT: usize = 4 << 20;
 
-/// What is wrong with a file of variables.
+/// A defect of a file of variables.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EnvFileError {
     /// The number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The defect of that line, in words.
     pub reason: String,
 }
 

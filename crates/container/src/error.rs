@@ -13,7 +13,7 @@ use xebec_volume::VolumeError;
 use crate::command_problem::CommandProblem;
 use crate::{ExitCode, ImageConfigError, SignalParseError, UserError};
 
-/// What kept a container from running, or from becoming ready.
+/// A failure that kept a container from running, or from becoming ready.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// No OCI runtime is installed.
@@ -62,7 +62,7 @@ pub enum RunError {
     Command {
         /// The command, without its arguments.
         program: String,
-        /// What is wrong with it.
+        /// The problem of the command.
         reason: CommandProblem,
     },
     /// A command that is to join a container is not there, or cannot be executed.
@@ -72,7 +72,7 @@ pub enum RunError {
         program: String,
         /// The container.
         id: String,
-        /// What is wrong with it.
+        /// The problem of the command.
         reason: CommandProblem,
     },
     /// No command is to be run in a container that runs.
@@ -109,7 +109,7 @@ pub enum RunError {
         option: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// The values that it may have, in words.
         known: &'static str,
     },
     /// A program that cannot be the first process of a container.
@@ -117,7 +117,7 @@ pub enum RunError {
     Init {
         /// The program.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the program, in words.
         reason: String,
     },
     /// A container whose namespace is asked for does not run.
@@ -158,7 +158,7 @@ pub enum RunError {
     Overlay {
         /// The container.
         id: String,
-        /// What failed, with the kernel's error.
+        /// The mount that failed, with the kernel's error.
         source: MountError,
     },
     /// The overlay could not be unmounted.
@@ -259,9 +259,9 @@ impl RunError {
         move |source| Self::System { doing, source }
     }
 
-    /// The exit code that tells a script what went wrong, by docker's convention: 127 for a command that the
-    /// image does not have, 126 for one that cannot be executed, the container's own code (or 1) if it ended
-    /// before it was ready, 128 plus the signal after an interruption, and 125 for everything else.
+    /// The exit code that tells a script the kind of the failure, by docker's convention. 127 is a command that the
+    /// image does not have, and 126 one that cannot be executed. If the container ended before it was ready, it is its own code
+    /// (or 1). After an interruption it is 128 plus the signal. Everything else is 125.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             RunError::Command { reason, .. } | RunError::ExecCommand { reason, .. } => {
@@ -345,12 +345,12 @@ pub enum RecordError {
         /// The error.
         source: io::Error,
     },
-    /// What a container left cannot be removed.
+    /// Leftovers of a container cannot be removed.
     #[error("cannot clean up after container {id}: {message}")]
     Stale {
         /// The container.
         id: String,
-        /// What failed.
+        /// The operation that failed, with its error.
         message: String,
     },
 }
@@ -363,7 +363,7 @@ impl RecordError {
     }
 }
 
-/// What to do about a command that cannot be run.
+/// Advice about a command that cannot be run.
 fn advice(program: &str) -> &'static str {
     match program.starts_with('-') {
         true => "options go before the image, and what follows it is the command",
@@ -371,7 +371,7 @@ fn advice(program: &str) -> &'static str {
     }
 }
 
-/// What to do about an overlay that cannot be mounted.
+/// Advice about an overlay that cannot be mounted.
 fn overlay_advice(error: &MountError) -> &'static str {
     let MountError::Create { source, .. } = error else {
         return "";

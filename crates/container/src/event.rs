@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{ExitCode, Identity};
 
-/// What happened to a container. The caller's function that receives it returns before the next step is
+/// An event of a container. The caller's function that receives it returns before the next step is
 /// taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

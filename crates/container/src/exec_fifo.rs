@@ -4,7 +4,7 @@
 //! opens the FIFO for writing, writes one byte, and executes the command. `runc start` reads the byte and
 //! removes the FIFO; without the FIFO runc takes the container for a started one. Every release since 1.0
 //! does so (runc, `libcontainer`: `execFifoFilename`, `readFromExecFifo`, `handleFifoResult`), but it is no
-//! interface. So whenever something differs, `runc start` is left to do it, and to report what went wrong.
+//! interface. So if anything differs, `runc start` is left to do it, and to report the error.
 
 use std::fs;
 use std::io::Read;

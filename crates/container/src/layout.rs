@@ -21,10 +21,9 @@
 //! <run>/runtime/<id>          the runtime's own state
 //! ```
 //!
-//! The bundle is in the run directory, which is in memory on most hosts, because a start must not wait for
-//! the disk (`docs/decisions/0015-no-start-waits-for-the-disk.md`): runc syncs the file with the process id
-//! (`createPidFile`, `utils_linux.go`), and creating or renaming a file on a disk can wait for the journal of
-//! its file system.
+//! A start must not wait for the disk (`docs/decisions/0015-no-start-waits-for-the-disk.md`), so the bundle is in the run directory,
+//! which is in memory on most hosts. On a disk a start would wait: runc syncs the file with the process id
+//! (`createPidFile`, `utils_linux.go`), and creating or renaming a file can wait for the journal of its file system.
 
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,7 @@
 //! container's parent (a child subreaper), forwards signals, holds the other side of the terminal, watches
 //! the readiness probes and collects the exit status.
 //!
-//! # What a container gets
+//! # Isolation and mounts
 //!
 //! Namespaces, capabilities, mounts, masked paths and the system call filter are those that docker and
 //! containerd give by default; the module `spec` has them line by line. Two things differ on purpose. A
@@ -20,13 +20,13 @@
 //! # Promises
 //!
 //! * [`run()`] unmounts the overlay and deletes the runtime's state, however it ends.
-//! * Whatever a container leaves is found by its name or id ([`find`], [`containers`]), and [`remove`] removes it.
+//! * Everything that a container leaves is found by its name or id ([`find`], [`containers`]), and [`remove`] removes it.
 //! * A container runs on if its supervisor is killed, and [`list`] shows it. Once it has ended,
 //!   [`cleanup_stale`] finds what is left by its [`Record`]. The daemon calls that regularly, and so does
 //!   every [`run()`].
 //! * Only what is shown to be a container's own is unmounted, removed or killed (`docs/security.md`).
 //!
-//! # What this crate may use
+//! # Allowed dependencies
 //!
 //! `kernel`, and the crates that each know one thing of a container: `network`, `volume`, `confinement`, `probe`
 //! and `container-log`. It knows neither images nor the daemon: it gets a directory and an [`ImageConfig`].

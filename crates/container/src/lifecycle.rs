@@ -1,11 +1,11 @@
-//! What users do to containers that exist: stop, kill, pause, wait, rename, remove.
+//! Commands of users on containers that exist: stop, kill, pause, wait, rename, remove.
 //!
 //! A process gets a signal only by a descriptor of it (a pidfd) whose start time is the recorded one, and all processes of a
 //! container are killed by the container's own control groups. The supervisor notices that its container has ended, and keeps
-//! how; without a supervisor these commands do what is left to do.
+//! how; without a supervisor these commands do the rest.
 //!
-//! The lock of a container's directory serializes what must not happen at once: the supervisor holds it, and a command that renames
-//! or removes the container.
+//! The lock of a container's directory keeps actions apart that must not happen at once. The supervisor holds it, and so does a
+//! command that renames or removes the container.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -36,7 +36,7 @@ const CLEANING: Duration = Duration::from_secs(20);
 /// supervise, as that of a recording, takes longer.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// How often it is looked for what cannot be waited for.
+/// The pause between two looks at a state that cannot be waited for.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The time between the stop signal and `SIGKILL` of a container that did not say; docker's figure.
@@ -56,7 +56,7 @@ pub enum LifecycleError {
     Active {
         /// Its name.
         name: String,
-        /// What it does.
+        /// Its status, in a word.
         status: &'static str,
     },
     /// It runs, and is to be removed.
@@ -66,7 +66,7 @@ pub enum LifecycleError {
     InUse {
         /// Its name.
         name: String,
-        /// What it does.
+        /// Its status, in a word.
         status: &'static str,
     },
     /// It is frozen already, or not.

@@ -1,4 +1,4 @@
-//! What the user asks of a container, beyond the image's own configuration.
+//! The options of a container, beyond the image's own configuration.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const DEFAULT_PROBE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The default time between the stop signal and `SIGKILL`; docker's figure.
 const DEFAULT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the user asks of a container, beyond the image's own configuration.
+/// The options of a container that the user gives, beyond the image's own configuration.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The container's name. By default a random name of 12 hexadecimal digits.
@@ -49,15 +49,15 @@ pub struct RunOptions {
     /// A static program of the host that is the container's first process, reaps the others, and passes on
     /// signals. By default the container's own command is the first process.
     pub init: Option<PathBuf>,
-    /// What is asked of that network.
+    /// The options of that network.
     pub network: NetworkOptions,
-    /// What the container may do and use.
+    /// The rights and limits of the container.
     pub confinement: Confinement,
     /// Whether the container reads this process's standard input. Otherwise it reads `/dev/null`.
     pub interactive: bool,
     /// Whether the container gets a terminal of its own, joined to this process's terminal.
     pub tty: bool,
-    /// What becomes known of the screen of that terminal.
+    /// The screen of that terminal, as far as it becomes known.
     pub screen: Screen,
     /// Whether the container's standard output goes to this process's standard error.
     pub stdout_to_stderr: bool,
@@ -91,7 +91,7 @@ pub struct RunOptions {
     /// When the container is started again after its end. The caller does that
     /// ([`crate::pause_before_restart`]).
     pub restart: RestartPolicy,
-    /// What the caller needs to start the container again. It is kept with the container.
+    /// The caller's own data for starting the container again. It is kept with the container.
     pub caller: serde_json::Value,
     /// Whether the container exists, and is started again on its layer.
     pub again: Again,

@@ -1,8 +1,8 @@
 //! Whether anything is left of a container that was started in another namespace of process ids.
 //!
-//! Process ids of that namespace mean nothing here. So this module looks at what means the same in every
-//! namespace: the processes that the host sees, the lock that a supervisor has on its container's directory,
-//! the container's control groups, and whether the kernel has an overlay on its layer. Whatever cannot be
+//! Process ids of that namespace mean nothing here. So this module looks at things that mean the same in every
+//! namespace. They are the processes that the host sees, the lock that a supervisor has on its container's directory, the
+//! container's control groups, and whether the kernel has an overlay on its layer. A thing that cannot be
 //! shown to be gone counts as there.
 
 use std::fs;

@@ -181,7 +181,7 @@ impl Drop for LineSearch {
 pub(crate) enum Sink {
     /// This process's output.
     Own(Destination),
-    /// The same, with a look at what becomes of the screen there.
+    /// The same, and watches whether a program takes the screen there.
     Screen(Destination, ScreenWatch),
     /// The container's log. `None` if that cannot be opened.
     Log(Option<LogStream>),

@@ -53,7 +53,7 @@ struct StartedCreate {
     stdio: ContainerStdio,
 }
 
-/// What the runtime received before there was a view.
+/// The configuration that the runtime received before there was a view.
 struct Prediction {
     process: Process,
     /// The automount in the place of the container's root.
@@ -205,7 +205,7 @@ impl StartedCreate {
             return Ok(None);
         };
         if self.prediction.is_some() && !(status.success() && has_its_root(bundle)) {
-            // The second, ordinary `create` reports whatever is wrong.
+            // The second, ordinary `create` reports the error, if there is one.
             discard_container(bundle);
             return Ok(None);
         }

@@ -27,10 +27,10 @@ const RECORD_LIMIT: u64 = 4 << 20;
 /// megabytes, and JSON may need six bytes for one of its bytes.
 const COMMAND_LIMIT: usize = 64 << 10;
 
-/// What each argument takes beside its own bytes: quotes, a comma, and the indentation of its line.
+/// Bytes of each argument beside its own: quotes, a comma, and the indentation of its line.
 const ARGUMENT: usize = 16;
 
-/// What is known about a container.
+/// The record of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The container's name.
@@ -69,7 +69,7 @@ pub struct Record {
     pub state: PathBuf,
     /// Whether that directory is removed when the container has ended.
     pub rm: bool,
-    /// Whether that directory holds what an earlier start left, which is then kept in any case.
+    /// Whether that directory holds files of an earlier start, and is then kept in any case.
     #[serde(default)]
     pub is_kept: bool,
     /// The container's network. Absent from records of versions that did not note it.

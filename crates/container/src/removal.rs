@@ -1,6 +1,6 @@
 //! Removes a container's bundle and layer, and unmounts its root before that.
 //!
-//! Only what is a container's is removed: a mount that is no root of a container stays, and so does what is
+//! Only a container's own files and mounts are removed: a mount that is no root of a container stays, and so does everything
 //! below it.
 
 use std::fs;
@@ -58,7 +58,7 @@ pub(crate) fn remove_layer(path: &Path, all: bool) -> Result<(), RunError> {
     ignore_missing(path, remove_all(path))
 }
 
-/// Removes what is left of a container that has ended: all of it if nothing is kept, with the volumes that were
+/// Removes the leftovers of a container that has ended: all of them if nothing is kept, with the volumes that were
 /// made for it and have no name, and otherwise only the scratch directory.
 pub(crate) fn remove_unless_kept(dirs: &Directories, path: &Path, all: bool) -> Result<(), RunError> {
     let anonymous = if all { anonymous_of(path) } else { Vec::new() };
@@ -102,7 +102,7 @@ fn remove_all(path: &Path) -> io::Result<()> {
     remove_tree(path)
 }
 
-/// Refuses what is no directory, and one below which something is mounted.
+/// Refuses a path that is no directory, and one below which something is mounted.
 fn check_that_it_can_go(path: &Path) -> io::Result<()> {
     // A container has directories. A file or a link in the place of one is not Xebec's.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_dir()) {

@@ -124,8 +124,8 @@ impl<'a> Prepared<'a> {
     /// after this function returns.
     ///
     /// # Errors
-    /// Whatever kept the container from running or from becoming ready ([`RunError`]). A container that ran
-    /// and ended is no error, whatever its exit code, unless a probe had not succeeded.
+    /// The failure that kept the container from running or from becoming ready ([`RunError`]). A container that ran
+    /// and ended is no error, with any exit code, unless a probe had not succeeded.
     pub fn run(
         self,
         view: &Path,

@@ -1,8 +1,8 @@
 //! A container that runs, from the outside: its first process and its root directory.
 //!
 //! A record names the process by its id and its start time. The kernel may give the id to another process as
-//! soon as the first one has been waited for. So the process is opened first, and is compared after whatever
-//! is reached by its id: if it still runs then, the id was its own all the time.
+//! soon as the first one has been waited for. So the process is opened first, and is compared after everything
+//! that is reached by its id: if it still runs then, the id was its own all the time.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};

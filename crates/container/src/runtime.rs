@@ -3,7 +3,7 @@
 //! Only the command line that `runc` and `crun` have in common is used, with `create` and `start` apart. So
 //! the container's process is a child of this process, its input and output pass through no other process,
 //! its terminal is ready and its name is recorded before its command runs, and a signal before that ends it.
-//! `run --detach` has none of this. What `runc start` does is done here ([`exec_fifo`]), since another start
+//! `run --detach` has none of this. This crate does the work of `runc start` itself ([`exec_fifo`]), since another start
 //! of runc takes 8 ms.
 
 use std::env;

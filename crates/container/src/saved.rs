@@ -2,7 +2,7 @@
 //!
 //! The file appears whole or not at all. Only the process that has the lock of the container's directory writes it: the
 //! supervisor, or a command that works on a container that does not run. So no writer overwrites what another one has
-//! just written. What a user asks of a running container is therefore noted in files of their own
+//! just written. Requests of a user to a running container are therefore noted in files of their own
 //! ([`crate::layout`]).
 //!
 //! `docs/formats/container.md` describes the file.
@@ -68,7 +68,7 @@ pub struct Saved {
     pub stop_signal: i32,
     /// How long it may take to stop, in milliseconds.
     pub stop_timeout_ms: u64,
-    /// What the caller of this crate needs to start the container again.
+    /// The caller's own data for starting the container again.
     pub caller: serde_json::Value,
 }
 

@@ -95,7 +95,7 @@ impl SavedRun {
         }
     }
 
-    /// The container has ended. Nothing of it is kept but the exit code, for those who wait, if it is removed.
+    /// The container has ended. If it is removed, only the exit code is kept, for commands that wait.
     pub(crate) fn ended(&mut self, outcome: &Result<ExitCode, RunError>, oom_killed: bool, is_kept: bool) {
         let code = outcome.as_ref().map_or_else(RunError::exit_code, |code| *code);
         let is_interrupted = matches!(outcome, Err(RunError::Interrupted(_)));

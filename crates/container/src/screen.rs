@@ -1,6 +1,6 @@
 //! Whether a program has the whole screen of a terminal, as an editor does: it has switched to the alternate screen
 //! (`?1049`, `?1047` or `?47` of xterm's control sequences, which `smcup` and `rmcup` of terminfo(5) stand for). A line that somebody
-//! else writes there destroys what it shows.
+//! else writes there destroys the program's picture.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ impl Screen {
     }
 }
 
-/// Finds in what a program writes when it takes the screen, and when it gives it back.
+/// Finds in a program's output when the program takes the screen, and when it gives it back.
 pub(crate) struct ScreenWatch {
     screen: Screen,
     state: State,

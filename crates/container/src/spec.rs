@@ -71,7 +71,7 @@ pub(crate) struct SpecInput<'a> {
     pub tmpfs: &'a [Tmpfs],
     /// Files of this container, each with the path at which the container sees it.
     pub network_files: &'a [(PathBuf, &'static str)],
-    /// What the user lets the container do and use.
+    /// The rights and limits that the user gives the container.
     pub confinement: &'a Confinement,
     /// The security settings that were decided from that.
     pub security: &'a SecurityContext,
@@ -255,7 +255,7 @@ fn root_propagation(volumes: &[BindMount]) -> Option<&'static str> {
     propagation
 }
 
-/// Whether a container sees something else at a path than what is mounted there, whatever the user says.
+/// Whether a mount at a path stays hidden from a container, whatever the user says.
 pub(crate) fn is_masked(path: &Path) -> bool {
     MASKED_PATHS.iter().any(|masked| path == Path::new(masked))
 }

@@ -94,8 +94,8 @@ impl ContainerStdio {
         Ok(writer.into())
     }
 
-    /// Forwards what the container writes from now on, and searches it for the lines that probes wait for. What a detached
-    /// container writes goes to `log`, or nowhere if there is none.
+    /// Forwards the container's output from now on, and searches it for the lines that probes wait for. The output of a detached
+    /// container goes to `log`, or nowhere if there is none.
     pub(crate) fn forward(
         self,
         options: &RunOptions,

@@ -29,7 +29,7 @@ const KILLING_REQUEST: u32 = 3;
 /// The exit code of runc's own program, which is written in Go, after a signal that asks it to end.
 const RUNTIME_ENDED: ExitCode = ExitCode(2);
 
-/// What the supervisor needs to know about the container.
+/// The facts about the container that the supervisor needs.
 pub(crate) struct SupervisorConfig<'a> {
     pub(crate) options: &'a RunOptions,
     pub(crate) stop_signal: StopSignal,

@@ -45,7 +45,7 @@ pub fn processes(record: &Record) -> Result<Vec<ProcessInfo>, RunningError> {
         .map(|pid| pid.as_raw_pid())
         .collect();
     let mut found: Vec<ProcessInfo> = pids.into_iter().filter_map(of).collect();
-    // What has ended meanwhile may have left its id to a process elsewhere.
+    // A process that has ended meanwhile may have left its id to a process elsewhere.
     let still: BTreeSet<i32> = control_groups::processes(&group)
         .iter()
         .map(|pid| pid.as_raw_pid())

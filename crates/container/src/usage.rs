@@ -1,4 +1,4 @@
-//! What a container uses: the counters of its control groups, of version 1 and 2, and of its network.
+//! Usage of a container: the counters of its control groups, of version 1 and 2, and of its network.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::{Record, RunningError, control_groups};
 /// A limit of memory at least this large is none: the kernel shows the largest number of pages (version 1).
 const NO_LIMIT: u64 = 1 << 60;
 
-/// What a container uses at one moment. `None` is what this host does not count.
+/// Usage of a container at one moment. `None` marks counters that this host does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Processor time since the container's start, in nanoseconds.
@@ -28,7 +28,7 @@ pub struct Usage {
     pub block: Option<(u64, u64)>,
 }
 
-/// What a container uses now.
+/// The usage of a container now.
 ///
 /// # Errors
 /// If the container is not running.

@@ -80,7 +80,7 @@ pub enum UserError {
         "the image has no group {0:?} in its /etc/group; choose another group (-u USER:GROUP), or use its number"
     )]
     NoGroup(String),
-    /// A number beyond what the kernel takes.
+    /// A number that is larger than the kernel takes.
     #[error("user or group number {0} is too large; the largest is {ID_LIMIT}")]
     TooLarge(String),
     /// The list cannot be read.

@@ -46,7 +46,7 @@ enum Who {
     OtherCommand,
 }
 
-/// What is asked for while one service starts.
+/// The pages that are asked for while one service starts.
 #[derive(Debug)]
 pub struct Watch {
     /// The command that runs it.
@@ -82,8 +82,8 @@ impl Watch {
         }
     }
 
-    /// What the container asked for, and processes outside of all containers that do not run another one; also what
-    /// all containers did if its name is not known. Takes it out.
+    /// The pages that the container asked for, and processes outside of all containers that do not run another one; also those of
+    /// all containers if its name is not known. Takes them out.
     pub fn take(&self, container: Option<&str>) -> AllAsked {
         let noted = std::mem::take(&mut *self.noted.lock());
         let is_own = |who: &Who| match who {
@@ -171,7 +171,7 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// From now on what is asked for is noted by a watch, for which the layer has this place.
+    /// From now on a watch notes the pages that are asked for; the layer has this place in the watch.
     pub fn add(&self, layer: u16, watch: Arc<Watch>) {
         let mut list = self.list.write();
         list.push((layer, watch));

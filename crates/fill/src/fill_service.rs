@@ -60,7 +60,7 @@ pub struct FillService {
     pub(crate) strangers: RateLimitedLog,
     /// Readers that were refused on a full disk.
     no_room: RateLimitedLog,
-    /// Layers of which could not be written down what is on disk.
+    /// Layers whose durable bitmap could not be written.
     pub unnoted: RateLimitedLog,
     /// Which process reads which pages.
     repositories: Arc<OnceLock<RepositoriesOf>>,
@@ -68,7 +68,7 @@ pub struct FillService {
     refusing: watch::Sender<bool>,
 }
 
-/// What a fill service works with.
+/// The parts that a fill service works with.
 pub struct FillParts {
     /// The cache of layers.
     pub store: Arc<Store>,
@@ -181,7 +181,7 @@ impl FillService {
     pub fn retain(&self, keep: impl Fn(LayerKey) -> bool) {
         let mut layers = self.layers.write();
         // One that is being completed or filled stays: a second filler of its file would fetch everything twice. So
-        // does one that upkeep has yet to sync; at the end nothing waits for that, the next worker syncs what is left.
+        // does one that upkeep has yet to sync; at the end nothing waits for that, the next worker syncs the rest.
         layers.retain(|_, served| {
             let is_due = !served.layer().presence().is_durable() && !self.is_refusing();
             is_due || !served.is_idle() || keep(served.layer().key())
@@ -325,7 +325,7 @@ impl FillService {
         Ok(())
     }
 
-    /// Has a complete layer proven, and compared with what was injected.
+    /// Has a complete layer proven, and its injected pages compared.
     pub fn tell_complete(&self, key: LayerKey) {
         // Nobody listens any more only when the worker is ending.
         let _ = self.completed.send(key);
@@ -369,7 +369,7 @@ impl FillService {
         self.end(&waiter, filled, answer);
     }
 
-    /// What filling gives, unless the daemon ends by force meanwhile.
+    /// The result of filling, unless the daemon ends by force meanwhile.
     async fn unless_refusing(
         &self,
         filled: impl Future<Output = Result<(), FillError>>,
@@ -401,7 +401,7 @@ impl FillService {
             }
             let end = waiter.range.end.min(served.layer().table().data_size);
             let range = waiter.range.start..end;
-            // What is there is given even at the end.
+            // A reader gets present pages even while the daemon ends.
             if !range.is_empty() && !served.layer().missing_spans(range.clone()).is_empty() {
                 let brought = served.filler().ensure(range, patience, &waiter.ticket);
                 filled = self.unless_refusing(brought).await;

@@ -90,7 +90,7 @@ impl Arrivals {
         }
     }
 
-    /// What brings a missing page of the run, apart from the sender of `own`.
+    /// The news of a request that brings a missing page of the run, apart from that of `own`.
     fn awaited(
         &self,
         layer: &CachedLayer,

@@ -31,7 +31,7 @@ impl FillService {
     }
 
     /// An event of a file that is no served layer's data. The thread that reads events answers it where the file's name
-    /// says what it is; else it is looked for elsewhere, one at a time: that may take a walk through the whole cache, and
+    /// says what it is. Else the file is looked for elsewhere, one at a time: that may take a walk through the whole cache, and
     /// a process that reads strange files decides how often.
     pub(crate) fn handle_unknown(
         self: Arc<Self>,
@@ -58,7 +58,7 @@ impl FillService {
                 Ok(Found::Layer(served)) => self.handle_known(&served, &event, range, answer),
                 Ok(Found::SideFile) => answer.allow(),
                 Ok(Found::Nothing) => {
-                    // A data file that is not one of the cache, or no more, has nobody who would fill it: its reader
+                    // A data file that is not one of the cache, or no more, is filled by nobody: its reader
                     // would see zeros.
                     if let Some(unsaid) = self.strangers.say() {
                         error!(
@@ -78,8 +78,8 @@ impl FillService {
         });
     }
 
-    /// What a file is that no view is known to use. A layer's data (of a view whose record was lost, or read by hand) is
-    /// served from here on. `likely` is where to look first.
+    /// Finds out the kind of a file that no view is known to use. A layer's data (of a view whose record was lost, or read by hand)
+    /// is served from here on. `likely` is where to look first.
     fn identify(&self, identity: FileIdentity, likely: Option<LayerKey>) -> Found {
         // Another reader may have come first.
         if let Some(served) = self.known(identity) {
@@ -153,14 +153,14 @@ impl FillService {
     }
 }
 
-/// What a strange file turned out to be.
+/// The kind of a strange file.
 enum Found {
     Layer(Arc<ServedLayer>),
     SideFile,
     Nothing,
 }
 
-/// What a path says of a file of the cache. Only names are looked at; a caller that relies on it compares the file's identity.
+/// The names in a path of a cache file. Only names are looked at; a caller that relies on it compares the file's identity.
 #[derive(Debug, PartialEq, Eq)]
 struct Name {
     key: LayerKey,

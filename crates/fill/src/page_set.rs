@@ -1,4 +1,4 @@
-//! Pages of layers' data spaces, as sets: what a recording names, what was there, what was touched.
+//! Pages of layers' data spaces, as sets: those that a recording names, that were there, or that were touched.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -95,7 +95,7 @@ pub fn normal(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// What two lists of ascending runs have in common.
+/// The pages that two lists of ascending runs have in common.
 pub fn common(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut both = Vec::new();
     for run in one {
@@ -111,7 +111,7 @@ pub fn common(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
     both
 }
 
-/// What the first of two lists of ascending runs has and the second has not.
+/// The pages that the first of two lists of ascending runs has and the second has not.
 pub fn difference(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut rest = Vec::new();
     for run in one {

@@ -15,7 +15,7 @@ pub struct Process {
     pub comm: String,
     /// The container that it is in, by its control group.
     pub container: Option<String>,
-    /// What tells that container from others of its name: the random part of its control group's name.
+    /// The random part of the name of that container's control group, which no other container of its name has.
     pub container_run: Option<String>,
 }
 

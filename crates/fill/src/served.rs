@@ -1,4 +1,4 @@
-//! A layer that is served: what fills it, and what readers touched of it.
+//! A layer that is served: the filler of its pages, and the pages that readers touched.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl ServedLayer {
         self.filler.layer()
     }
 
-    /// What brings its spans in.
+    /// The filler that brings its spans in.
     pub fn filler(&self) -> &Arc<Filler> {
         &self.filler
     }

@@ -1,4 +1,4 @@
-//! What vouches for the unverified pages of a layer, which runtime images brought: `injected.json` in the layer's folder.
+//! The evidence for the unverified pages of a layer, which runtime images brought: `injected.json` in the layer's folder.
 //!
 //! It is written before the first such page, and removed once all were compared. If it is lost or damaged, nothing vouches for
 //! the pages, and they are compared before the layer is used again. It is on the disk before such a page counts after a power cut
@@ -26,7 +26,7 @@ const FILE: &str = "injected.json";
 pub struct Injection {
     /// The recording, by the name under which the host keeps it.
     pub recording: Digest,
-    /// What vouches for it.
+    /// The evidence for it.
     pub evidence: Evidence,
 }
 
@@ -60,7 +60,7 @@ pub fn add(
             )
         };
         let mut known = match read(&path) {
-            // Damaged, but what it vouched for is gone, or was compared.
+            // Damaged, but the pages that it vouched for are gone, or were compared.
             Err(error) if error.kind() == io::ErrorKind::InvalidData && !has_unverified(*key) => Vec::new(),
             read => read.map_err(failed)?,
         };
@@ -138,7 +138,7 @@ mod tests {
         for damage in [&b""[..], b"[{\"recording\":", &[0; 100]] {
             fs::write(folder.join(FILE), damage).unwrap();
             assert_eq!(load(&store, key), None);
-            // Else the second would be taken to have brought what another did.
+            // Otherwise the second recording would count as the source of pages that another one brought.
             add(&store, &[key], &second, |_| true).unwrap_err();
             assert_eq!(load(&store, key), None);
             add(&store, &[key], &second, |_| false).unwrap();

@@ -26,7 +26,7 @@ struct PhaseLabel {
 
 type Seconds = Counter<f64, std::sync::atomic::AtomicU64>;
 
-/// What is counted here: the waits of readers.
+/// The metrics of the waits of readers.
 pub struct WaitMetrics {
     waits: Family<ResultLabel, Histogram, fn() -> Histogram>,
     phases: Family<PhaseLabel, Seconds>,
@@ -76,7 +76,7 @@ impl WaitMetrics {
         self.count_time(waited, phases);
     }
 
-    /// Counts what a further event of a read was spent on that is counted already.
+    /// Counts the phases of a further event of a read that is counted already.
     pub(crate) fn count_time(&self, waited: Duration, mut phases: Phases) {
         phases.add(Phase::Queue, waited.saturating_sub(phases.total()));
         for phase in Phase::ALL {

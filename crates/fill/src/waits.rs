@@ -27,7 +27,7 @@ const REMEMBERED: usize = 8192;
 /// Least time for a try: for a reader whose time was spent while no worker was there to serve it, and for the second
 /// event of a read whose first was denied.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
-/// After a denial the kernel asks again for the same read: for what it would have read ahead next, then for the page
+/// After a denial the kernel asks again for the same read: first for its next range of read-ahead, then for the page
 /// alone. Events of the same process that come so soon after a denial, so near to it, are taken for that.
 const SAME_READ: Duration = Duration::from_millis(500);
 /// See [`SAME_READ`]; twice the largest read-ahead that views are mounted with.
@@ -47,7 +47,7 @@ pub struct Waiter {
     pub key: Option<LayerKey>,
     /// The bytes of the layer's data space.
     pub range: Range<u64>,
-    /// What it waits for.
+    /// The fetches that it waits for.
     pub ticket: Ticket,
     file: Option<FileIdentity>,
     pid: i32,
@@ -55,7 +55,7 @@ pub struct Waiter {
     since: u64,
     began: u64,
     denials: u32,
-    /// What became of the earlier events of the same read, which were denied.
+    /// The record of the earlier events of the same read, which were denied.
     earlier: Option<Box<WaitRecord>>,
     /// It is named in the log after so many milliseconds.
     named_after: AtomicU64,
@@ -88,7 +88,7 @@ pub struct WaitRecord {
     pub range: Range<u64>,
     /// How long in all.
     pub waited: Duration,
-    /// For what.
+    /// The time that it waited, by phase.
     pub account: Account,
     /// Whether it is over.
     pub ended: bool,
@@ -217,7 +217,7 @@ impl Waits {
         self.started
     }
 
-    /// What is counted of waits.
+    /// The metrics of waits.
     pub fn metrics(&self) -> &WaitMetrics {
         &self.metrics
     }
@@ -334,7 +334,7 @@ impl Waits {
         oldest.map(|waiter| waiter.record(false, None))
     }
 
-    /// Those who have become slow since the last call: each once, and again whenever its wait has doubled.
+    /// Waiters that have become slow since the last call: each once, and again whenever its wait has doubled.
     pub fn newly_slow(&self) -> Vec<WaitRecord> {
         let is_due = |waiter: &Arc<Waiter>| {
             let waited = waiter.waited().as_millis() as u64;
@@ -351,7 +351,7 @@ impl Waits {
         due.iter().map(|waiter| waiter.record(false, None)).collect()
     }
 
-    /// The table, without those whose task is gone: their readers were denied when it went.
+    /// The table, without waiters whose task is gone: their readers were denied when it went.
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Waiter>>> {
         let mut now = self.now.lock();
         now.retain(|_, waiter| Arc::strong_count(waiter) > 1);
@@ -438,7 +438,7 @@ mod tests {
         );
         waits.end(&first, Some("gone".to_owned()));
         for number in 1..u64::from(EVENTS_OF_A_READ) {
-            // What is read ahead next, and in the end the page alone.
+            // The next ranges of read-ahead, and in the end the page alone.
             let range = match number < 4 {
                 true => number * 65536..(number + 1) * 65536,
                 false => 0..4096,

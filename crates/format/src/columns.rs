@@ -2,7 +2,7 @@
 //! leading numbers and then columns, each preceded by its length. Numbers are LEB128 variable-length integers;
 //! signed ones are zigzag-coded first.
 
-/// Why a column cannot be read. The message goes on after the name of what holds the column.
+/// Why a column cannot be read. The message follows the name of the structure that holds the column.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ColumnError {
     /// The bytes end inside something.
@@ -17,7 +17,7 @@ pub enum ColumnError {
     /// A count or length is over its limit.
     #[error("declares {value} for {what}, over the limit of {limit}")]
     Limit {
-        /// What is counted.
+        /// The things that are counted, in words.
         what: &'static str,
         /// The value declared.
         value: u64,

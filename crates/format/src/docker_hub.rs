@@ -9,7 +9,7 @@ pub const DOCKER_HUB_SERVER: &str = "registry-1.docker.io";
 /// All names, the one for all of them first.
 pub const DOCKER_HUB_NAMES: [&str; 4] = [
     DOCKER_HUB,
-    // What references said before, and under which docker keeps the login.
+    // Older references have this name, and docker keeps the login under it.
     "index.docker.io",
     DOCKER_HUB_SERVER,
     "registry.hub.docker.com",

@@ -32,11 +32,11 @@ pub struct Inode {
     pub metadata: Metadata,
     /// Link count as `stat` shows it: names of a file; two and the number of subdirectories for a directory.
     pub links: u32,
-    /// What it is.
+    /// The kind of the inode, with what only that kind has.
     pub kind: InodeKind,
 }
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InodeKind {
     /// A directory.
@@ -48,7 +48,7 @@ pub enum InodeKind {
     File {
         /// Length in bytes, holes included.
         size: u64,
-        /// Where the contents are, ascending, not overlapping; what is in no extent is a hole.
+        /// Where the contents are, ascending, not overlapping; bytes in no extent are a hole.
         extents: Vec<FileExtent>,
     },
     /// A symbolic link.
@@ -79,7 +79,7 @@ pub enum InodeKind {
 pub struct Child {
     /// The name, 1 to 255 bytes, no `/`, no NUL.
     pub name: Box<[u8]>,
-    /// What it names.
+    /// The inode that the name leads to.
     pub inode: InodeId,
 }
 

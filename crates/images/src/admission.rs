@@ -14,13 +14,13 @@ use crate::images::{Images, Report};
 use crate::prepared_layer::PreparedLayer;
 use crate::record::{KeptFor, LayerRecord};
 
-/// What was found of an image's layers.
+/// The layers of an image, whether each can be lazy, and the indexes that this host keeps for them.
 pub struct Admission {
     /// The manifest.
     pub manifest: Digest,
     /// The layers, bottom to top.
     pub layers: Vec<AdmittedLayer>,
-    /// What this host keeps for the lowest of them that can be lazy.
+    /// Keys of the indexes that this host keeps for the lowest of them that can be lazy.
     pub keys: Vec<LayerKey>,
 }
 
@@ -53,7 +53,7 @@ impl Images {
         self.resolve_manifest(request, reference, manifest, report).await
     }
 
-    /// Keeps what was found of an image's layers for those who come when the registry is away, and says of which layers
+    /// Keeps the indexes that were found for an image's layers, for starts while the registry is away, and says of which layers
     /// containerd need not fetch anything.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Images {
 }
 
 impl Images {
-    /// Judges what this host keeps of a manifest's lowest layers, as if they were started now, without asking anybody.
+    /// Judges the indexes that this host keeps for a manifest's lowest layers, as if they were started now, without asking a registry.
     ///
     /// # Errors
     /// [`FailureKind::Trust`] when one may not be used any more, or `trust.toml` cannot be read.
@@ -109,8 +109,8 @@ impl Images {
         }
     }
 
-    /// Judges a manifest's lowest layers in the same way, and gives their chain ID, and whether this host has proven that all of
-    /// them are what that says; `None` if it does not know all of them, or knows that they are something else.
+    /// Judges a manifest's lowest layers in the same way. Gives their chain ID, and whether this host has proven that every one of
+    /// them is the layer of that chain ID; `None` if it does not know all of them, or knows that one is another.
     ///
     /// # Errors
     /// Those of [`Self::judge_kept`].

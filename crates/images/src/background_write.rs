@@ -11,7 +11,7 @@ use xebec_protocol::failure::Failure;
 pub struct BackgroundWrite(Option<Shared<BoxFuture<'static, Result<(), Failure>>>>);
 
 impl BackgroundWrite {
-    /// Begins. What goes wrong is logged, should nobody wait for it.
+    /// Begins. A failure is logged, should nobody wait for it.
     pub fn begin(work: impl FnOnce() -> Result<(), Failure> + Send + 'static) -> Self {
         let work = move || work().inspect_err(|failure| warn!("{failure}"));
         let task = tokio::task::spawn_blocking(work);

@@ -2,10 +2,10 @@
 //! readers of every image and its memory is locked, so a manifest and a few hundred kilobytes of somebody's registry must not decide
 //! how much it holds.
 //!
-//! Each image has an [`Account`] while it is prepared, which is asked before more is held: fetched indexes, what they decode to, and
-//! what merging that takes ([`LayerIndex::weight`](xebec_format::layer::LayerIndex::weight)). An image that would take more than
-//! `Limits::image` is refused by name. So is one for which there is no room beside others, but only if it is large:
-//! `Limits::own` each image may have whatever others hold, so that nobody keeps usual ones from starting.
+//! Each image has an [`Account`] while it is prepared, which is asked before more is held: for fetched indexes, decoded ones, and
+//! merging them ([`LayerIndex::weight`](xebec_format::layer::LayerIndex::weight)). An image that would take more than
+//! `Limits::image` is refused by name. So is one for which there is no room beside others, but only if it is large: each image may
+//! have `Limits::own`, whatever others hold, so that nobody keeps usual ones from starting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ const LEAST: u64 = 256 << 20;
 /// more that is 2 GiB. A file takes some 800 bytes, so that this is 2.5 million files; the largest images known have about two, and a
 /// usual one of 3 GB has 25,600 files, which take 20 MB.
 const IMAGE_PART: u64 = 2;
-/// What an image may have that is not counted with others: some 80,000 files.
+/// Bytes of an image that are not counted with others: some 80,000 files.
 const OWN: u64 = 64 << 20;
 
 /// How much may be held, in bytes.
@@ -33,12 +33,12 @@ pub(super) struct Limits {
     all: u64,
     /// For one image.
     image: u64,
-    /// What each image may have.
+    /// For each image, in any case.
     own: u64,
 }
 
 impl Limits {
-    /// What this host has room for.
+    /// The limits for this host's memory.
     fn of_host() -> Self {
         let host = rustix::system::sysinfo();
         let memory = u64::from(host.mem_unit).saturating_mul(host.totalram as u64);
@@ -51,11 +51,11 @@ impl Limits {
     }
 }
 
-/// What all images take that are being prepared.
+/// The memory of all images that are being prepared.
 #[derive(Debug)]
 pub(super) struct Budget {
     limits: Limits,
-    /// Of what is counted for all.
+    /// Bytes of the part that is counted for all.
     held: AtomicU64,
 }
 
@@ -89,7 +89,7 @@ impl Budget {
     }
 }
 
-/// What one image takes. All of it is given back when this goes.
+/// The memory of one image. All of it is given back when this goes.
 #[derive(Debug)]
 pub struct Account {
     budget: Arc<Budget>,
@@ -180,7 +180,7 @@ impl Account {
     }
 }
 
-/// What is counted for all, of what an image holds.
+/// The part of an image's bytes that is counted for all.
 fn shared(held: u64, own: u64) -> u64 {
     held.saturating_sub(own)
 }

@@ -1,7 +1,7 @@
 //! For each layer, the first index that the policy admits: one that this host knows (`known`), the layer's own table of
 //! contents (`contents_table`), one that came with the service's recording (`offered`), one that an artifact brings
-//! (`artifacts`). A layer that is here from another repository is used only if the image's own has it, too (`access`). What is read
-//! whole for want of an index is said once (`whole`).
+//! (`artifacts`). A layer that is here from another repository is used only if the image's own has it, too (`access`). Layers
+//! that are read whole for want of an index are reported once (`whole`).
 
 mod access;
 mod artifacts;
@@ -46,7 +46,7 @@ use choice::{FoundArtifact, Outcome};
 const AT_ONCE: usize = 128;
 
 impl Images {
-    /// What is found for each layer without reading any whole; the reason where there is nothing.
+    /// The index that is found for each layer without reading any whole; the reason where there is none.
     pub async fn find_indexes(
         &self,
         request: &ImageRequest,
@@ -63,7 +63,7 @@ impl Images {
     }
 }
 
-/// What looking for a layer's index has found that is not chosen at once.
+/// Indexes of a layer that a search has found and not chosen at once.
 #[derive(Default)]
 struct Search {
     /// Why an index may not be used.
@@ -73,8 +73,8 @@ struct Search {
 }
 
 impl<'a> Choice<'a> {
-    /// Finds an admitted index for each layer, and begins to write the image's record now. The caller of the
-    /// start learns before that which image it is.
+    /// Finds an admitted index for each layer, and begins to write the image's record now. Before that, the caller of the
+    /// start learns which image it is.
     pub async fn prepare(
         &self,
         require_lazy: bool,
@@ -167,7 +167,7 @@ impl<'a> Choice<'a> {
         Ok(Some(layer.clone()))
     }
 
-    /// What is found for each layer without reading any whole; the reason where there is nothing.
+    /// The index that is found for each layer without reading any whole; the reason where there is none.
     pub async fn without_reading(&self) -> Result<Vec<Result<PreparedLayer, NotChosen>>, Failure> {
         let not_chosen = |is_refused, reason| Err(NotChosen { is_refused, reason });
         let outcomes = self.outcomes().await?.into_iter();
@@ -179,7 +179,7 @@ impl<'a> Choice<'a> {
         Ok(found.collect())
     }
 
-    /// Of each layer, and of one that the image lists again what was found for it first.
+    /// The outcome for each layer; a layer that the image lists again has that of its first place.
     async fn outcomes(&self) -> Result<Vec<Outcome>, Failure> {
         let firsts = self.firsts();
         let distinct: Vec<usize> = (0..firsts.len())
@@ -334,7 +334,7 @@ impl<'a> Choice<'a> {
         }
         match self.artifacts.get_or_try_init(|| self.find_artifacts()).await {
             Ok(artifacts) => Ok(artifacts),
-            // What is known already is the better answer than that the registry does not speak.
+            // A refusal or a listed index is a better answer than that the registry does not respond.
             Err(failure) if search.refusal.is_some() || search.listed.is_some() => {
                 warn!("{failure}");
                 Ok(&[])
@@ -492,7 +492,7 @@ impl<'a> Choice<'a> {
         Ok(PreparedLayer::new(key, index?, Root::Proven, true, &self.account))
     }
 
-    /// What makes the next start lazy, if only the index is missing.
+    /// The reason, and the command that makes the next start lazy, if only the index is missing.
     fn with_remedy(&self, reason: &str) -> String {
         format!(
             "{reason}. `xebec index --push {}` makes the next start lazy, on every host",
@@ -510,7 +510,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-/// Decodes an index as far as its image may hold what comes of it, which then counts as held.
+/// Decodes an index as far as its image may hold the result, which then counts as held.
 fn decoded(bytes: &[u8], account: &Arc<Account>) -> Result<LayerIndex, String> {
     let held = account.hold(bytes.len() as u64);
     let mut held = held.ok_or_else(|| format!("the index cannot be used: {}", DecodeError::NoRoom))?;

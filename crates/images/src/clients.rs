@@ -1,6 +1,6 @@
 //! One registry client for each docker configuration: they share connections, tokens and budgets. When `registries.toml` changes,
-//! calls that begin then get new clients, and those under way go on with the old ones. Logins of pulls that are
-//! under way, of which nothing is known yet, are used by clients of their own: by those pulls, and by readers who are refused
+//! calls that begin then get new clients, and those under way go on with the old ones. A login of a pull that is under way is not
+//! yet known to be good. Clients of their own use such logins: for those pulls, and for readers that are refused
 //! otherwise, so that no reader is refused for such a login.
 
 use std::collections::HashMap;
@@ -42,7 +42,7 @@ struct Made {
     of: Option<Version>,
     /// The one that they were not made of, since something is wrong with it.
     refused: Option<Version>,
-    /// What clients of earlier versions came to.
+    /// Counts of the clients of earlier versions.
     before: Stats,
 }
 
@@ -126,7 +126,7 @@ impl Clients {
 
     fn make(&self, key: &Key) -> Result<Client, Failure> {
         let mut config = self.settings()?;
-        // What somebody brings along comes first, what happens to be there for root last.
+        // The caller's own configuration comes first, files that happen to be there for root come last.
         match &key.0 {
             Some(_) => config.docker_configs_after.extend(self.logins.clone()),
             None => config.docker_configs_before.extend(self.logins.clone()),

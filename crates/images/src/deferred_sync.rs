@@ -1,5 +1,5 @@
 //! Files that are written and not synced yet. A sync takes milliseconds on a disk that has nothing else to do, and many more on a busy
-//! one, so no start waits for one: upkeep syncs what starts wrote. A power cut before that costs the work of finding it out again, and
+//! one, so no start waits for one: upkeep syncs the files of starts. A power cut before that costs the work of finding it out again, and
 //! Xebec uses nothing that the power cut damaged (decision 0015).
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use xebec_format::digest::Digest;
 /// How many requests wait for the disk at once; the others wait without a thread.
 const AT_ONCE: usize = 2;
 
-/// What is to be synced, of one installation.
+/// The layers and records that are still to be synced, of one installation.
 #[derive(Clone, Debug)]
 pub(crate) struct DeferredSync {
     pub(crate) notes: Arc<Mutex<Notes>>,

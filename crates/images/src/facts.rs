@@ -11,7 +11,7 @@ use xebec_trust::{Record, RepositoryName};
 
 use crate::origin;
 
-/// What is known about the index of a layer in the store.
+/// The record of the index of a layer in the store.
 pub fn load(store: &Store, key: LayerKey) -> Record {
     Record::load(&directory(store, key), key.layer, key.index)
 }
@@ -52,7 +52,8 @@ pub fn repository_name(repository: &Repository) -> Result<RepositoryName, Failur
     name.map_err(|error| Failure::new(FailureKind::Usage, error))
 }
 
-/// Those whom earlier versions showed it to: they asked nobody, and kept no more than where the layer may be fetched.
+/// Repositories that earlier versions showed the layer to. Those versions asked no registry, and kept only the places where the
+/// layer may be fetched.
 fn former_readers(store: &Store, key: LayerKey) -> Vec<RepositoryName> {
     let origins = origin::read(&directory(store, key));
     let repositories = origins.iter().filter_map(origin::Origin::parse_repository);

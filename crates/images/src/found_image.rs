@@ -74,7 +74,7 @@ impl FoundImage {
         index.into_iter().chain([self.manifest_digest]).collect()
     }
 
-    /// What to add to the image's record ([`Records::put`]).
+    /// The fields to add to the image's record ([`Records::put`]).
     pub(crate) fn record(&self, layers: Vec<LayerRecord>, kept_for: KeptFor) -> ImageRecord {
         let reference = self.reference.to_string();
         let index = self.image_index.as_ref();

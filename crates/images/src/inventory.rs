@@ -1,4 +1,4 @@
-//! What is known and cached: for `xebec inspect`, `images` and `cache stat`.
+//! The images and layers that are known and cached: for `xebec inspect`, `images` and `cache stat`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,7 @@ use crate::images::{Images, Report};
 use crate::lazy;
 use crate::prepared_layer::PreparedLayer;
 
-/// What [`LayerInfo::lazy_by`] says of a layer that is not lazy.
+/// The value of [`LayerInfo::lazy_by`] for a layer that is not lazy.
 const NOT_LAZY: &str = "not lazy";
 
 /// An image, as `xebec inspect` shows it.
@@ -53,7 +53,7 @@ pub struct LayerInfo {
     pub size: u64,
     /// Its media type's codec.
     pub codec: String,
-    /// By what it is lazy: its table of contents, an index; or that it is not.
+    /// The reason that it is lazy: its table of contents or an index; or the words that it is not.
     pub lazy_by: String,
     /// Why it is not lazy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub fn cached_layers(images: &Images) -> Result<Vec<CachedLayerInfo>, Failure> {
     Ok(keys.into_iter().map(|key| cached_layer(images, key)).collect())
 }
 
-/// What is cached, what uses it (by `user_of`), and what may be evicted.
+/// The cached layers, their users (by `user_of`), and the layers that may be evicted.
 pub fn survey(
     images: &Images,
     limit: Option<u64>,
@@ -111,7 +111,7 @@ pub fn survey(
     }
 }
 
-/// What the cache takes on its file system, in bytes.
+/// Disk space of the cache on its file system, in bytes.
 pub fn used_bytes(images: &Images) -> u64 {
     let paths = &images.paths;
     let named = [paths.layers(), paths.images(), paths.views()];
@@ -119,12 +119,12 @@ pub fn used_bytes(images: &Images) -> u64 {
     named.bytes + arriving_bytes(&paths.layers())
 }
 
-/// What a directory with all that is in it takes on its file system, in bytes. A directory that cannot be read counts nothing.
+/// Disk space of a directory with all that is in it, in bytes. A directory that cannot be read counts nothing.
 pub fn disk_bytes(directory: &Path) -> u64 {
     disk_usage::of_all([directory]).bytes
 }
 
-/// What this process's files without a name take (see `whole_blob_download`), in bytes.
+/// Disk space of this process's files without a name (see `whole_blob_download`), in bytes.
 fn arriving_bytes(layers: &Path) -> u64 {
     let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let arriving = descriptors.filter(|entry| {
@@ -228,8 +228,8 @@ fn with_index(images: &Images, descriptor: &Descriptor, layer: &PreparedLayer) -
     }
 }
 
-/// What is to be known of an image, from the registry and from the cache; nothing is fetched but its manifest,
-/// configuration and indexes.
+/// The facts about an image that the registry and the cache have. Only its manifest, configuration and indexes are
+/// fetched for them.
 ///
 /// # Errors
 /// When it cannot be resolved.

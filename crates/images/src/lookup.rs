@@ -36,8 +36,8 @@ impl Records {
     }
 }
 
-/// That of `all` whose digest begins with `digits`, with or without `sha256:`. `None` if there is none, or these are not digits
-/// enough. `what` they all are, and which one is which, is for the error.
+/// The one of `all` whose digest begins with `digits`, with or without `sha256:`. `None` if there is none, or these are not digits
+/// enough. The error names the kind of things (`what`), and each of them.
 ///
 /// # Errors
 /// When there are several.
@@ -67,7 +67,7 @@ pub fn by_first_digits<T>(
     Err(Failure::new(FailureKind::Usage, message))
 }
 
-/// The message for a name that means no image on this host. `otherwise` is what else the user can do, as a clause; it is left out
+/// The message for a name that means no image on this host. `otherwise` is another way for the user, as a clause; it is left out
 /// where the name looks like too few digits of an image.
 pub fn not_known(name: &str, otherwise: &str) -> Failure {
     let digits = without_algorithm(name);

@@ -30,7 +30,7 @@ pub struct PreparedImage {
 }
 
 impl PreparedImage {
-    /// The image, its layers, and what [`Choice::prepare`] is writing down of it.
+    /// The image, its layers, and the record that [`Choice::prepare`] is writing.
     pub fn new(
         found: FoundImage,
         layers: Vec<PreparedLayer>,

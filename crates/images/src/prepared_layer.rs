@@ -15,7 +15,7 @@ pub struct PreparedLayer {
     pub key: LayerKey,
     /// The index.
     pub index: Arc<LayerIndex>,
-    /// What its admission rests on.
+    /// The root of trust by which it was admitted.
     pub root: Root,
     /// Whether it had to be read whole just now.
     pub read_whole: bool,

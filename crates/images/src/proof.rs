@@ -1,5 +1,5 @@
-//! Proof of an index: from a complete layer's data space and its frame the exact tar file is put together; its
-//! digest must be the diff ID, and indexing it anew must give the same tree, the same pieces and the same contents.
+//! Proof of an index: a complete layer's data space and its frame give the exact tar file. Its digest must be the
+//! diff ID, and indexing it anew must give the same tree, the same pieces and the same contents.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use crate::facts;
 use crate::images::Images;
 use crate::origin;
 
-/// What a proof came to.
+/// The outcome of a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Layer and index agree.

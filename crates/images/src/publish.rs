@@ -35,10 +35,10 @@ use crate::signatures;
 
 /// So many small layers are indexed at the same time, and so many small parts of indexes pushed.
 const AT_ONCE: u32 = 4;
-/// What is larger goes by itself, in bytes.
+/// Size above which a layer or a part takes all places, in bytes.
 const SMALL: u64 = 1 << 20;
 
-/// What to do with the indexes once they are made.
+/// Options for publishing the indexes once they are made.
 #[derive(Clone, Debug, Default)]
 pub struct PublishOptions {
     /// Push them to the image's repository.
@@ -49,7 +49,7 @@ pub struct PublishOptions {
     pub sign: Option<PathBuf>,
 }
 
-/// What came of it.
+/// The indexes that were made and pushed.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Published {
     /// The image.
@@ -82,7 +82,7 @@ pub struct PublishedLayer {
 }
 
 impl Images {
-    /// Indexes every layer of an image and publishes what came of it.
+    /// Indexes every layer of an image and publishes the indexes.
     ///
     /// # Errors
     /// As resolving, reading and pushing; the key file; an image that cannot be bound.
@@ -170,8 +170,8 @@ impl Images {
             .await
     }
 
-    /// An index that this host made itself, with all its sections, of a layer that the repository is known to have: it says what is
-    /// in the layer, and goes where all who may read the repository see it.
+    /// An index that this host made itself, with all its sections, of a layer that the repository is known to have: it describes the
+    /// contents of the layer, and goes where all readers of the repository see it.
     fn own_index(&self, layer: Digest, reader: &RepositoryName) -> Option<LayerKey> {
         let whole = |key: &LayerKey| {
             let directory = self.store().directory().join(key.folder());
@@ -279,7 +279,7 @@ fn needs_index(layer: &Descriptor) -> bool {
     !has_table_of_contents(layer)
 }
 
-/// Pushes a file of a layer's folder, if it is what it was.
+/// Pushes a file of a layer's folder, if it still has its digest.
 async fn push_file(
     client: &Client,
     repository: &Repository,

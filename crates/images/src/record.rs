@@ -1,4 +1,4 @@
-//! What this host knows of an image, kept in `images/<manifest>.json`: enough to start it again without asking
+//! This host's knowledge of an image, kept in `images/<manifest>.json`: enough to start it again without asking
 //! the registry for anything but the tag.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ pub struct ImageRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeptFor {
-    /// For containerd alone: when that has removed it, what is cached of it goes.
+    /// For containerd alone: when containerd has removed it, its cached layers go.
     Containerd,
     /// Wanted by a command of Xebec that named it, until `xebec rmi`.
     Commands,
@@ -76,8 +76,8 @@ pub enum Fit {
 }
 
 impl ImageRecord {
-    /// How it fits a platform; `None` if it cannot be run there as far as it says. An image index has the last word on what its
-    /// images are made for, whatever these say themselves.
+    /// How it fits a platform; `None` if it cannot be run there as far as it says. The platforms in an image index win over those that
+    /// its images say themselves.
     pub fn fit(&self, platform: &Platform) -> Option<Fit> {
         if self.platforms.contains(&platform.normalized().to_string()) {
             return Some(Fit::Exactly);
@@ -96,7 +96,7 @@ pub struct LayerRecord {
     pub layer: Digest,
     /// Its index.
     pub index: Digest,
-    /// What the admission rested on. Facts about this image (*bound*, *signed*, *registry*), so they are kept
+    /// The root of trust of the admission. Facts about this image (*bound*, *signed*, *registry*), so they are kept
     /// here; *proven* is a fact about the layer, and is kept with it.
     pub root: Root,
 }

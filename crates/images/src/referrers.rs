@@ -94,8 +94,8 @@ impl Referrers {
         Ok(all.iter().filter(is_wanted).cloned().collect())
     }
 
-    /// The image's configuration, if one of its recordings has it, with the numbers of its user. What is fetched for that is not
-    /// fetched again.
+    /// The image's configuration, if one of its recordings has it, with the numbers of its user. Artifacts that were fetched for it
+    /// are not fetched again.
     pub(crate) async fn config(
         &self,
         config: &Descriptor,

@@ -1,4 +1,4 @@
-//! What this host remembers of registries: `<root>/registries.json`, for all programs of the installation and over restarts.
+//! This host's memory of registries: `<root>/registries.json`, for all programs of the installation and over restarts.
 //!
 //! It is small, seldom read and more seldom written. If it is lost or damaged a start asks a registry once more.
 
@@ -32,7 +32,7 @@ struct Table {
 }
 
 impl RememberedRegistries {
-    /// What `file` says, which need not exist.
+    /// The memory in `file`, which need not exist.
     pub(crate) fn new(file: PathBuf) -> Self {
         Self(file)
     }

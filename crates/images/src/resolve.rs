@@ -1,6 +1,6 @@
 //! Reference → manifest and configuration. A manifest that this host has a record of is the same image as then, so only the
-//! tag is asked for; a service that is started here for the first time has its configuration from its recording, if there
-//! is one (`image/referrers.rs`).
+//! tag is asked for. A service that is started here for the first time has its configuration from its recording, if there
+//! is one (`referrers`).
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::record::{Fit, ImageRecord};
 use crate::referrers::{ConfigCarriers, Referrers};
 use crate::registry_failure::registry_failure;
 
-/// How long a registry may take to say what an image is, where this host knows an older answer. Healthy registries
-/// take a fraction of a second for the two to four requests; a person who starts a local image should not wait for
+/// How long a registry may take to resolve an image, where this host knows an older answer. Healthy registries
+/// take a fraction of a second for the two to four requests; a user who starts a local image should not wait for
 /// one that is away.
 const WHERE_KNOWN: Duration = Duration::from_secs(5);
 
@@ -31,7 +31,7 @@ impl Images {
         Ok(found)
     }
 
-    /// The same. With `carriers` the configuration may come from one of them; what refers to the image is given if it was
+    /// The same. With `carriers` the configuration may come from one of them; the image's referrers are given if they were
     /// asked for on the way.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl Images {
         Ok((found, referrers))
     }
 
-    /// A manifest that an earlier start found by `reference`, if that is still what this host knows the reference to name. A
+    /// A manifest that an earlier start found by `reference`, if this host still knows the reference to name it. A
     /// policy may ask how the user named it.
     fn known_by_name(&self, reference: &Reference, manifest: Digest) -> Option<FoundImage> {
         let record = self.records.get(manifest)?;
@@ -227,7 +227,7 @@ fn unknown(reference: &Reference, platform: &Platform) -> Failure {
     Failure::new(FailureKind::NotFound, message)
 }
 
-/// What this host knows of an image, since its registry does not say more.
+/// The image as this host knows it, since its registry does not say more.
 fn instead(known: FoundImage, problem: String, report: &Report) -> FoundImage {
     let text = format!("{problem}; using what this host knows of {}", known.reference);
     report(Reply::Notice { text });
@@ -235,7 +235,7 @@ fn instead(known: FoundImage, problem: String, report: &Report) -> FoundImage {
 }
 
 /// Refused connections, broken ones, a proxy that says 503, a limit that is used up: what a registry does while it is
-/// down, restarts or has too much to do. What it says of the image (not found, denied, damaged) is an answer.
+/// down, restarts or has too much to do. A verdict on the image (not found, denied, damaged) is an answer.
 fn is_away(error: &ClientError) -> bool {
     match error {
         ClientError::Unreachable { .. }
@@ -279,7 +279,7 @@ fn from_record(reference: Reference, record: &ImageRecord, offline: bool) -> Opt
     let sound = Digest::of(&manifest_bytes) == record.manifest_digest
         && Digest::of(&config_bytes) == manifest.config.digest;
     let config = ImageConfig::parse(&config_bytes).ok()?;
-    // An image index on the way may bind indexes, and anyone who may move a tag may have made the last one that led
+    // An image index on the way may bind indexes, and any user who may move a tag may have made the last one that led
     // here. So a digest counts as the way only when it is the very one that was named.
     let index = match reference.digest() {
         None => record.indexes.get(&reference.to_string()).copied(),

@@ -1,6 +1,6 @@
 //! Reads a layer whole, once, and makes its index while it streams in; on request its contents are kept.
 //!
-//! What comes of it is *proven*: this host has seen every byte, and layer digest and diff ID agree with the
+//! The index is *proven*: this host has seen every byte, and layer digest and diff ID agree with the
 //! manifest and the configuration.
 
 use std::io::{self, Read};
@@ -32,11 +32,12 @@ const QUEUE: usize = 32;
 const ROOM_AT_ONCE: usize = 16 << 20;
 
 impl Images {
-    /// Indexes layer `number` of an image, and keeps the index with its sections in the store; with an account, which counts what
-    /// that takes, the layer's contents too, so that it is complete at once.
+    /// Indexes layer `number` of an image, and keeps the index with its sections in the store. With an account, which counts their
+    /// memory, it keeps the layer's contents too, so that the layer is complete at once.
     ///
     /// # Errors
-    /// When its tree takes more memory than the image may. When the blob cannot be fetched, is not a layer, or has another digest than the image says.
+    /// When its tree takes more memory than the image may. When the blob cannot be fetched, is not a layer, or has another digest than
+    /// the image says.
     pub async fn index_layer(
         &self,
         client: &Client,
@@ -79,7 +80,7 @@ impl Images {
         if let Some(account) = keeping {
             account.check()?;
         }
-        // The network's word explains a broken stream better than what the indexer made of it.
+        // The network's error explains a broken stream better than the indexer's.
         fed?;
         indexed
     }
@@ -157,7 +158,7 @@ fn not_indexed(error: IndexError) -> Failure {
     }
 }
 
-/// Runs what may take as long as a registry likes, in a thread of its own.
+/// Runs work that may take as long as a registry likes, in a thread of its own.
 async fn apart<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -232,7 +233,7 @@ impl Read for Parts {
 struct DataFile {
     file: Arc<dyn DiskFile>,
     room: Arc<Room>,
-    /// What the tree takes.
+    /// The memory of the tree.
     held: Held,
 }
 

@@ -1,7 +1,7 @@
 //! A blob that comes whole: some registries answer a request for a range with everything.
 //!
-//! What arrives is written to a file without a name, and a reader of a range waits until the file reaches its end.
-//! So however many ranges are wanted, the blob is fetched once. What readers get is not verified: a range has no
+//! Arriving bytes are written to a file without a name, and a reader of a range waits until the file reaches its end.
+//! So however many ranges are wanted, the blob is fetched once. Ranges that readers get are not verified: a range has no
 //! digest of its own, and spans are compared with theirs before anything of them is kept. But a blob that turns out
 //! wrong at its end has failed, so that the next reader makes a new start. The file goes with the spool.
 
@@ -79,7 +79,7 @@ impl SpoolReader {
     /// The bytes of `range`, once they are there.
     ///
     /// # Errors
-    /// A text for people: what ended the stream, or what the file system says.
+    /// A text for people: the error that ended the stream, or that of the file system.
     pub(crate) async fn read(mut self, range: Range<u64>) -> Result<Bytes, String> {
         let there = |arrived: &Arrived| arrived.bytes >= range.end || arrived.failure.is_some();
         let arrived = self.arrived.wait_for(there).await.map(|arrived| arrived.clone());

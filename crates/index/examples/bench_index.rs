@@ -3,8 +3,9 @@
 //!
 //! Usage: `bench_index LAYER.tar.gz [RUNS]`. Both are run in turn on the same bytes, RUNS times (7 if not said).
 //! Prints plain MB/s (10^6 bytes) as median and spread, the processor time of all threads per MB, the ratio of the
-//! medians, and the sizes of what comes out. (On a machine that does other things the processor time says more.) Other zlib-based indexers compress their windows as well; that is left out
-//! here, in their favour, while ours is timed with everything.
+//! medians, and the sizes of the results. (On a machine that does other things the processor time says more.) Other
+//! zlib-based indexers compress their windows as well; that is left out here, in their favour, while ours is timed with
+//! everything.
 
 use std::time::Instant;
 

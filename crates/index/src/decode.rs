@@ -1,7 +1,7 @@
 //! One span: source bytes to verified bytes of the data space. This is on the path of a page fault.
 //!
 //! Everything is checked in the order in which it is used: the window's digest before the window is decoded, the
-//! output's size while it grows, and at the end the digest of the result, which alone decides whether the bytes
+//! output's size while it grows, and at the end the digest of the result. That digest alone decides whether the bytes
 //! may be seen. Memory is bounded by what the span declares, and that by [`MAX_SPAN_PLAIN`] and [`MAX_SPAN_DATA`].
 
 use std::borrow::Cow;
@@ -48,9 +48,9 @@ pub enum DecodeError {
     /// The compressed window is not the one that the span names.
     #[error("the access-point window has digest {found}, but the index says {expected}")]
     WindowDigest {
-        /// What the index says.
+        /// The digest in the index.
         expected: Digest,
-        /// What was given.
+        /// The digest of the window that was given.
         found: Digest,
     },
     /// The window has the right digest but does not decode to at most 32 KiB.
@@ -68,17 +68,17 @@ pub enum DecodeError {
     /// The source bytes decode to less than the span declares.
     #[error("the span's source bytes decode to {found} bytes instead of {expected}")]
     Short {
-        /// What the span declares.
+        /// The length that the span declares, in bytes.
         expected: u64,
-        /// What was decoded.
+        /// The length of the decoded bytes.
         found: u64,
     },
-    /// The result is not what the index says. Either the bytes or the index is wrong.
+    /// The result has not the digest of the index. Either the bytes or the index is wrong.
     #[error("the span's bytes have digest {found}, but the index says {expected}")]
     Digest {
-        /// What the index says.
+        /// The digest in the index.
         expected: Digest,
-        /// What was decoded.
+        /// The digest of the decoded bytes.
         found: Digest,
     },
 }
@@ -274,7 +274,7 @@ fn inflate(
         let stop = decoder.run(&mut input, &mut output)?;
         position = output.position;
         match stop {
-            // Behind the last member there may be padding only: what is missing shows in the length.
+            // Behind the last member there may be padding only: missing bytes show in the length.
             Stop::End if input.position + gzip::TRAILER >= source.len() => break,
             Stop::End => {
                 input.position += gzip::TRAILER;

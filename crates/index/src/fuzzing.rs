@@ -16,7 +16,7 @@ const MAX_PLAIN: usize = 4 << 20;
 /// bytes, and how many bytes of `stream` they took. Stops early after `max_plain` bytes.
 ///
 /// # Errors
-/// What [`Decoder::run`] says.
+/// The error of [`Decoder::run`].
 pub fn inflate_in_steps(
     stream: &[u8],
     input_step: usize,
@@ -124,7 +124,7 @@ pub fn verify(blob: &[u8], layer: &IndexedLayer) {
     );
 }
 
-/// Decodes a span whose every field is taken from `bytes`. What comes must be as long as the span says.
+/// Decodes a span whose every field is taken from `bytes`. The decoded bytes must be as long as the span says.
 pub fn decode(bytes: &[u8]) {
     let Some((fields, rest)) = bytes.split_first_chunk::<16>() else {
         return;
@@ -159,7 +159,7 @@ pub fn decode(bytes: &[u8]) {
         length: number(14),
     };
     let first = decode_span(codec, &span, &[piece], source, Some(window));
-    // Only the right digest lets bytes through: tell the span its own, and look at what comes.
+    // Only the right digest lets bytes through: give the span its own digest, and look at the bytes.
     if let Err(crate::decode::DecodeError::Digest { found, .. }) = first {
         span.digest = found;
         let data = decode_span(codec, &span, &[piece], source, Some(window));

@@ -58,9 +58,9 @@ pub enum RestoreError {
     /// The compressed frame is not the one that the index names.
     #[error("the layer's frame has digest {found}, but the index says {expected}")]
     FrameDigest {
-        /// What the index says.
+        /// The digest in the index.
         expected: Digest,
-        /// What was read.
+        /// The digest of the frame that was read.
         found: Digest,
     },
     /// The data space cannot be read.
@@ -68,7 +68,7 @@ pub enum RestoreError {
     Data {
         /// Offset in the data space.
         at: u64,
-        /// What is wrong.
+        /// The error of the [`DataSource`].
         error: io::Error,
     },
     /// The tar cannot be written.
@@ -81,7 +81,7 @@ pub enum RestoreError {
 /// Returns the digest of what was written; it is the layer's diff ID, or something is wrong with index or data.
 ///
 /// # Errors
-/// See [`RestoreError`]. What was written before an error is worth nothing.
+/// See [`RestoreError`]. Bytes that were written before an error are worth nothing.
 pub fn restore_tar(
     index: &LayerIndex,
     frame: impl Read,

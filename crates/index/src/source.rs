@@ -52,7 +52,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// What is buffered and not consumed.
+    /// The bytes that are buffered and not consumed.
     pub(crate) fn available(&self) -> &[u8] {
         &self.buffer[self.position..self.end]
     }

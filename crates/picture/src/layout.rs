@@ -4,7 +4,7 @@ use xebec_recordings::chart::{Chart, Mark};
 
 /// Most rectangles of page runs. At 60 bytes each the picture stays under a megabyte.
 pub(super) const MAX_RECTS: usize = 12_000;
-/// The least width and height of one, in pixels: what can be seen on paper.
+/// The least width and height of one, in pixels: as little as can be seen on paper.
 const LEAST: f64 = 2.0;
 /// How much of the height is left free between layers, together, and at most between two.
 const GAPS: f64 = 0.1;
@@ -100,7 +100,7 @@ pub(super) fn spots(chart: &Chart, bands: &[Band], width: f64, total: u64) -> Ve
     spots
 }
 
-/// Moves what is `wanted`, ascending, apart so that each is `step` below the one before it, inside of `0..height`, and
+/// Moves the `wanted` places, ascending, apart so that each is `step` below the one before it, inside of `0..height`, and
 /// none further than it must.
 pub(super) fn apart(wanted: &[f64], step: f64, height: f64) -> Vec<f64> {
     let mut places: Vec<f64> = Vec::with_capacity(wanted.len());
@@ -133,7 +133,7 @@ pub(super) fn ticks(total: u64, count: u64) -> Vec<u64> {
     (0..=total / step).map(|number| number * step).collect()
 }
 
-/// The end of a text, at most `length` characters: what says most of a path.
+/// The end of a text, at most `length` characters: the end says most of a path.
 pub(super) fn end_of(text: &str, length: usize) -> String {
     let count = text.chars().count();
     if count <= length {
@@ -143,7 +143,7 @@ pub(super) fn end_of(text: &str, length: usize) -> String {
     format!("…{end}")
 }
 
-/// The beginning of a text, at most `length` characters: what says most of a command line.
+/// The beginning of a text, at most `length` characters: the beginning says most of a command line.
 pub(super) fn beginning_of(text: &str, length: usize) -> String {
     if text.chars().count() <= length {
         return text.to_owned();

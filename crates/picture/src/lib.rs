@@ -5,7 +5,7 @@
 //!
 //! The same chart gives the same picture. Names from images are text of the picture, never markup (`xml`).
 //!
-//! # What this crate may use
+//! # Allowed dependencies
 //!
 //! `recordings` for the chart that is drawn, `format` and `kernel` for its units. It opens and writes no file.
 //!
@@ -271,7 +271,7 @@ fn layer_number(chart: &Chart, layer: usize) -> usize {
     chart.layers.get(layer).map_or(0, |layer| layer.number)
 }
 
-/// Which colour is which layer, and what the shades are.
+/// Draws the colour of each layer, and the meaning of the shades.
 fn legend(xml: &mut Xml, chart: &Chart) {
     let top = TOP + PLOT_HEIGHT + 84.0;
     let mut entries: Vec<(Option<usize>, String)> = Vec::new();

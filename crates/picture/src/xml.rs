@@ -1,4 +1,4 @@
-//! Writes elements of an SVG picture. What comes from outside (names of files, words of command lines) is escaped here
+//! Writes elements of an SVG picture. Text from outside (names of files, words of command lines) is escaped here
 //! and nowhere else.
 
 use std::fmt::Write as _;
@@ -68,7 +68,7 @@ impl Xml {
         self.0.push_str("</g>\n");
     }
 
-    /// What the picture is of, for those who do not see it.
+    /// The picture's subject, for readers who do not see it.
     pub(super) fn title(&mut self, words: &str) {
         let _ = writeln!(self.0, "<title>{}</title>", escaped(words));
     }

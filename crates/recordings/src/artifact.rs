@@ -1,8 +1,8 @@
 //! The OCI artifact that carries one recording of an image.
 //!
 //! Its `subject` is the image manifest. It lists the recording, which is small and travels inside the manifest too (the
-//! `data` of its descriptor), and the zones that hold the pages: its own first, then those of earlier recordings that
-//! it goes on using, so that a registry keeps them; so are the windows of the indexes that zones carry (`bundled_indexes`).
+//! `data` of its descriptor). It lists the zones that hold the pages, so that a registry keeps them: its own first, then those of
+//! earlier recordings that it goes on using. The windows of the indexes that zones carry (`bundled_indexes`) are listed as well.
 //! The image's configuration is embedded, too: a start that asks for the artifact first need not ask for that, and can begin to make
 //! a container before it has any file of the image.
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// The bridge before anything was measured, in bytes: 10 ms at 25 MB/s, between a near registry and a far one.
 const UNKNOWN: u64 = 256 << 10;
-/// What a bridge is kept within, in bytes. The smallest is a segment: with smaller ones a measurement that went wrong
+/// Limits of a bridge, in bytes. The smallest is a segment: with smaller ones a measurement that went wrong
 /// would ask for each by itself.
 const LEAST: u64 = 64 << 10;
 const MOST: u64 = 8 << 20;
@@ -18,7 +18,7 @@ const TELLING: u64 = 64 << 10;
 /// So do those whose bytes came within less: they had piled up before somebody looked.
 const TELLING_TIME: Duration = Duration::from_millis(1);
 
-/// What was measured of registries, by host.
+/// Measurements of registries, by host.
 #[derive(Debug, Default)]
 pub struct Bandwidths(Mutex<HashMap<String, Bandwidth>>);
 

@@ -1,5 +1,5 @@
-//! An answer of a registry that goes on being received while nobody takes of it: between the indexes at the front of a zone
-//! and its pages a start decodes, judges and syncs, and a sender whose bytes nobody takes soon sends no more.
+//! A registry's answer that is received on while nobody takes its bytes. Between the indexes at the front of a zone and its
+//! pages a start decodes, judges and syncs, and a sender whose bytes nobody takes soon stops.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,10 +13,10 @@ use tokio::task::JoinSet;
 /// after they were asked for.
 const AHEAD: usize = 2 << 20;
 
-/// What a part takes of that at least: it keeps the buffer that it came in, and is kept in lists.
+/// The least room that a part counts for: it keeps the buffer that it came in, and is kept in lists.
 const LEAST: usize = 16 << 10;
 
-/// What is received.
+/// The receiving end of an answer.
 pub(super) struct Receiving {
     parts: mpsc::UnboundedReceiver<Result<Part, String>>,
     room: Arc<Semaphore>,
@@ -84,7 +84,7 @@ impl Receiving {
     }
 }
 
-/// What a part takes of the room, however small or large it is.
+/// The room that a part counts for, however small or large it is.
 fn room_of(bytes: &Bytes) -> u32 {
     bytes.len().clamp(LEAST, AHEAD) as u32
 }

@@ -1,9 +1,9 @@
 //! The layer indexes that a recording's zone carries before its pages, so that a start on a host that has nothing of the
 //! image needs no other artifact.
 //!
-//! They are the very indexes that the pages were read by, and the recording names their digests. So they are worth what
-//! the recording is worth, and a recording that is signed carries only those that this host would take for a signature's
-//! worth itself.
+//! They are the very indexes that the pages were read by, and the recording names their digests. So they have the
+//! recording's root of trust, and a recording that is signed carries only those that this host would itself take
+//! for as good as signed.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,14 +21,14 @@ pub(crate) const MAX_CARRIED: u64 = 64 << 20;
 /// The indexes that the zones of a new recording carry.
 #[derive(Debug, Default)]
 pub(crate) struct BundledIndexes {
-    /// What its own zone begins with.
+    /// The bytes that its own zone begins with.
     pub front: Vec<u8>,
     /// Where they are. Zone 0 is the recording's own; those of earlier recordings count from 1.
     pub places: Vec<BundledIndex>,
 }
 
 impl BundledIndexes {
-    /// What the zones of earlier recordings that are used again have of those `layers` that `may` be carried.
+    /// The indexes in zones of earlier recordings that are used again, of those `layers` that `may` be carried.
     pub(crate) fn earlier(
         layers: &[RecordedLayer],
         earlier: &[Recording],

@@ -71,8 +71,8 @@ pub struct Mark {
 }
 
 impl Recordings {
-    /// A recorded service of an image as a chart: the newest that may be used, or the one that `selected` names by its
-    /// command line (or a part of it) or by the digest of its recording (or the beginning of it).
+    /// A recorded service of an image as a chart: the newest that may be used, or the one that `selected` names. `selected` is its
+    /// command line (or a part of it), or the digest of its recording (or the beginning of it).
     ///
     /// # Errors
     /// When there is none, when several fit, and as looking for recordings and indexes.
@@ -87,7 +87,7 @@ impl Recordings {
         let named =
             |failure: Failure| Failure::new(failure.kind, format_args!("{}: {failure}", found.reference));
         let (kept, root, service) = choose(&all, selected).map_err(named)?;
-        // What is not known can be drawn as well, without names of files.
+        // Pages of unknown files are drawn as well, without names.
         let indexes = self
             .images
             .find_indexes(request, &found)
@@ -248,7 +248,7 @@ impl Table {
     }
 }
 
-/// What a service touched, by the files of the layers.
+/// The pages that a service touched, by the files of the layers.
 fn charted(service: &Service, tables: &[LayerTable]) -> (Vec<ChartLayer>, Vec<ChartFile>, Vec<Mark>) {
     // By place of the layer in the recording and of the file in its table: sorted, since layers and files are by then.
     let mut raw: Vec<((usize, usize, usize), Mark)> = Vec::new();

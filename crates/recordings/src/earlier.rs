@@ -1,5 +1,5 @@
 //! A service that was recorded for another version of its image, and not for this one: an image that is built anew has no
-//! recordings until somebody records it again. What this host keeps tells so; no registry is asked.
+//! recordings until somebody records it again. The files of this host tell so; no registry is asked.
 
 use xebec_format::digest::Digest;
 use xebec_images::facts::repository_name;
@@ -21,8 +21,8 @@ pub struct EarlierVersion {
 }
 
 impl Recordings {
-    /// The version of an image, other than the one of this manifest, for which this command line was recorded last, by what this host
-    /// keeps. Reads each recording of the image's repository: for what nobody waits for.
+    /// The version of an image, other than the one of this manifest, for which this command line was recorded last, among the
+    /// recordings that this host keeps. Reads each recording of the image's repository: call it only where nobody waits for it.
     pub fn earlier_version(
         &self,
         manifest: Digest,

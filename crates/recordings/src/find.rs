@@ -29,7 +29,7 @@ use crate::artifact::{self, RUNTIME_IMAGE_TYPE};
 use crate::recording_store::{KeptRecording, KeptRecordings};
 use crate::recordings::Recordings;
 
-/// Recordings of one image that are looked at. Anyone who may push can attach any number; a user who hides a good one behind
+/// Recordings of one image that are looked at. Any user who may push can attach any number; one who hides a good one behind
 /// many makes a start slower, never wrong.
 const MAX_RECORDINGS: usize = 32;
 /// Recordings that are fetched at the same time.
@@ -48,13 +48,13 @@ pub struct FoundRecording {
     pub recording: Recording,
     /// The service in it.
     pub service: Service,
-    /// Whether that is the very service that was asked for, and not the one that is taken for what is not known yet.
+    /// Whether that is the very service that was asked for. If it is not, it stands for a command that is not known yet.
     pub is_exact: bool,
     /// Other services of the image that are in it. They follow, if it is not known what will run.
     pub rest: Vec<Service>,
-    /// What it rests on.
+    /// The root of trust by which it was admitted.
     pub root: Root,
-    /// What vouches for it.
+    /// The evidence for it.
     pub evidence: Evidence,
     /// Its own zone, if this host has it.
     pub zone: Option<PathBuf>,
@@ -79,7 +79,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// `None` if nobody says what is to run.
+    /// `None` if no command is given.
     fn new(found: &FoundImage, command: &ServiceCommand) -> Result<Option<Self>, Failure> {
         let config = ImageConfig::from_blob(&found.config_bytes)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
@@ -120,9 +120,9 @@ impl Wanted {
         fitting.max_by_key(|service| service.key.env.len())
     }
 
-    /// The service in a recording, or, if it is not known yet what will run and the image's own command is not in it, the
-    /// one that is most like that command: what both begin with counts, then variables, then which was recorded last; of one
-    /// merge all are equally new, and their words decide.
+    /// The service in a recording. If it is not known yet what will run and the image's own command is not in it, the one that is
+    /// most like that command: the words that both begin with count first, then variables, then which was recorded last. Services of
+    /// one merge are equally new, and their words decide.
     fn service_or_default<'a>(&self, recording: &'a Recording) -> Option<&'a Service> {
         let exact = self.service_in(recording);
         if exact.is_some() || !self.is_said_later {
@@ -136,7 +136,7 @@ impl Wanted {
         })
     }
 
-    /// How good an admitted service is for this one: the very service first, then what it rests on, then how like it is.
+    /// How good an admitted service is for this one: the very service first, then its root of trust, then how like it is.
     fn rank(&self, service: &Service, root: Root) -> impl Ord + use<> {
         let key = &service.key;
         let likeness = (self.likeness(key), self.has_variables(key));
@@ -152,11 +152,11 @@ impl Wanted {
 
 impl Recordings {
     /// The recording by which a service of an image is started; `None` when there is none, with the reason if there is
-    /// one that may not be used. One that this host keeps suffices if it rests on as much as what is known here of all
-    /// layers; otherwise the registry may know a better one.
+    /// one that may not be used. A recording that this host keeps suffices if its root of trust is as strong as those of all layers;
+    /// otherwise the registry may know a better one.
     ///
     /// # Errors
-    /// When the image's configuration or the policy cannot be read. What goes wrong with the registry is no failure: the
+    /// When the image's configuration or the policy cannot be read. An error of the registry is no failure: the
     /// start is lazy then, as it is without a recording.
     pub(crate) async fn find_recording(
         &self,
@@ -244,7 +244,7 @@ impl Recordings {
     }
 }
 
-/// What choosing among an image's recordings needs to know.
+/// The context in which one of an image's recordings is chosen.
 struct Choice<'a> {
     kept: &'a KeptRecordings,
     found: &'a FoundImage,
@@ -263,12 +263,12 @@ impl<'a> Choice<'a> {
         })
     }
 
-    /// What a recording rests on for the image.
+    /// The root of trust of a recording, for the image.
     fn root(&self, evidence: &Evidence) -> Result<Root, Refusal> {
         evidence.root(&self.policy, &self.repository, self.found.naming())
     }
 
-    /// The admitted recording with the strongest root, of equals the one most like what is wanted, then the newest; and why
+    /// The admitted recording with the strongest root, of equals the one most like the wanted service, then the newest; and why
     /// one that fits was refused. One of the very service comes before all that are not.
     fn best(
         &self,
@@ -306,7 +306,7 @@ impl<'a> Choice<'a> {
         (best, refused)
     }
 
-    /// What a recording must rest on to be as good as any: the strongest that this host knows of a layer's index, or that
+    /// The root of trust that makes a recording as good as any: the strongest that this host knows of a layer's index, or that
     /// keys may make of it.
     fn needed(&self, images: &Images) -> Root {
         let record = images.records().get(self.found.manifest_digest);
@@ -331,7 +331,7 @@ impl<'a> Choice<'a> {
             .filter(|referrer| !self.kept.is_distrusted(manifest, referrer.digest))
             .take(MAX_RECORDINGS)
             .map(|referrer| self.fetch_one(client, referrers, referrer.digest));
-        // A few at a time, and no more than so much in all: what anyone can push must not fill the memory.
+        // A few at a time, and no more than so much in all: recordings that any user can push must not fill the memory.
         let mut fetched = stream::iter(fetched).buffered(AT_A_TIME);
         let (mut found, mut total) = (Vec::new(), 0);
         while let Some(next) = fetched.next().await {

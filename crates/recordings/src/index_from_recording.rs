@@ -1,5 +1,5 @@
-//! Layer indexes that travel in the zone of the recording by which a service is started: on a host that does not know the
-//! image they come by the request that brings its pages, and no index artifact is asked for.
+//! Layer indexes that travel in the zone of the recording by which a service is started. A host that does not know the
+//! image gets them by the request that brings its pages, and asks for no index artifact.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct BundledIndexFetch<'a> {
 }
 
 impl BundledIndexFetch<'_> {
-    /// Begins to fetch what the start needs, if the zone carries indexes of layers of which this host has none that it may use,
+    /// If the zone carries indexes of layers of which this host has none that it may use, begins to fetch the zone
     /// and offers those indexes to `choice`. Gives the rest of the answer, in which the pages follow; and the turn, if another
     /// start might do the same meanwhile.
     pub(crate) async fn begin(

@@ -14,7 +14,7 @@
 //! * [`summary`], [`chart`]: the recorded services, as text and as a picture; [`inventory`]: those that this host keeps; [`earlier`]:
 //!   those of other versions of an image.
 //!
-//! Promises: a recording is used only if the policy admits it for the image as the user named it; the pages that it brings are noted
+//! Promises: a recording is used only if the policy admits it for the image as the user named it. The pages that it brings are noted
 //! before the first one is written, so that they can be checked and corrected later.
 //!
 //! May use: `images`, `fill`, `views` and what these use, `artifact`, `keeper` for the client of the daemon, `container` to run what is

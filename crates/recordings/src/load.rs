@@ -1,10 +1,10 @@
-//! Brings in what a service touches at its start: the pages that are missing, by one request where they stand together
+//! Brings in the pages that a service touches at its start and that are missing: by one request where they stand together
 //! in the recording's zone, decoded while the rest is still coming, and put into the layers' data files.
 //!
 //! A recording counts no further than its root of trust: it brings pages of those layers only whose index rests on
-//! nothing stronger. What it brings is noted as unverified until the span that it belongs to was compared
-//! ([`xebec_cache::layer::CachedLayer::inject`]). Whatever goes wrong here, the start goes on: what is missing then
-//! comes when it is read.
+//! nothing stronger. Its pages are noted as unverified until the span that they belong to was compared
+//! ([`xebec_cache::layer::CachedLayer::inject`]). An error here does not stop the start: pages that are missing then
+//! come when they are read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,7 +31,7 @@ use crate::zone::{ZoneSource, ZoneStream};
 
 /// Ranges that are asked for at the same time.
 const REQUESTS: usize = 4;
-/// How long the pages may take to come. What comes later than this is better fetched as it is read.
+/// How long the pages may take to come. Later pages are better fetched as they are read.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A layer of the image that is started.
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Target {
     /// The layer.
     pub served: Arc<ServedLayer>,
-    /// What its index rests on.
+    /// The root of trust of its index.
     pub root: Root,
 }
 
@@ -49,18 +49,18 @@ pub struct Loader {
     found: Arc<FoundRecording>,
     /// By their place in the recording; `None` where the image's layer is used by another index.
     layers: Vec<Option<Target>>,
-    /// Into which layers pages may be brought; none until it is loaded. Kept here, since what is being decoded when the
+    /// Into which layers pages may be brought; none until it is loaded. Kept here, since decoding that runs when the
     /// patience ends goes on to its end.
     injecting: OnceLock<Injecting>,
-    /// Tells readers who wait for a page that more has come.
+    /// Tells readers that wait for a page that more has come.
     coming: Mutex<Option<Coming>>,
-    /// What other starts are bringing in.
+    /// Pages that other starts are bringing in.
     others: Mutex<PageSet>,
     decoders: Arc<Semaphore>,
 }
 
 impl Loader {
-    /// What loads `found` into the layers of an image.
+    /// A loader of `found` into the layers of an image.
     pub fn new(source: ZoneSource, found: Arc<FoundRecording>, targets: &[Target]) -> Self {
         let target_of = |key: LayerKey, data_size: u64| {
             targets
@@ -112,7 +112,7 @@ impl Loader {
     /// Lets pages be brought into those layers that `injecting` has: others have readers that do not admit the
     /// recording. Gives the pages that a view may reach by a bypass device once they are there: all of the service's in
     /// these layers, and in others those that are present now. Until [`Self::load`] ends, a process that reads one of them early
-    /// waits for it; so do other starts that need them, as this one waits for what others are bringing in.
+    /// waits for it; so do other starts that need them, as this one waits for pages that others are bringing in.
     pub fn allow(&self, injecting: Injecting) -> PageSet {
         self.injecting.get_or_init(|| injecting);
         let mut free = self.free_pages();
@@ -134,7 +134,7 @@ impl Loader {
         numbers.filter_map(|number| Some((number, self.target(number)?)))
     }
 
-    /// Says that what is missing is on its way now, but for what others are bringing in. Whether anything is missing.
+    /// Says that missing pages are on their way now, except for those that others are bringing in. Returns whether any are missing.
     fn expect(&self, more: &watch::Receiver<()>) -> bool {
         let (mut others, mut is_missing) = (PageSet::default(), false);
         for (number, target) in self.targets() {
@@ -151,7 +151,7 @@ impl Loader {
         is_missing
     }
 
-    /// What other starts were bringing in when it was last looked.
+    /// Pages that other starts were bringing in when they were last looked up.
     fn others(&self) -> PageSet {
         self.others.lock().clone()
     }
@@ -224,7 +224,7 @@ impl Loader {
         loaded
     }
 
-    /// What is to be said of layers whose indexes have a stronger root of trust than the recording.
+    /// The notice about layers whose indexes have a stronger root of trust than the recording.
     fn stronger_layers(&self) -> Option<String> {
         let is_stronger =
             |target: &&Target| target.root > self.found.root && !target.served.layer().is_complete();
@@ -240,7 +240,7 @@ impl Loader {
         ))
     }
 
-    /// What is to be said of layers that have readers who do not admit the recording.
+    /// The notice about layers with readers that do not admit the recording.
     fn layers_with_other_readers(&self) -> Option<String> {
         let is_held_up = |target: &&Target| {
             let layer = target.served.layer();
@@ -256,7 +256,7 @@ impl Loader {
         })
     }
 
-    /// What is to be said of layers that this host uses by another index.
+    /// The notice about layers that this host uses by another index.
     fn layers_by_other_indexes(&self) -> Option<String> {
         let others = self.layers.iter().filter(|target| target.is_none()).count();
         (others > 0).then(|| format!("this host uses another index for {others} of its layers"))
@@ -333,7 +333,7 @@ impl Loader {
                     .others_are_over(layer, others.runs(layer.key()), &more)
                     .await;
             }
-            // What did not come, since that start has ended or failed, is brought now.
+            // Pages that did not come, since that start has ended or failed, are brought now.
             if !self.expect(&more) {
                 return Ok(());
             }
@@ -485,7 +485,7 @@ impl Loader {
     }
 }
 
-/// What came of one range.
+/// The outcome for one range.
 #[derive(Default)]
 struct Brought {
     bytes: u64,

@@ -1,8 +1,8 @@
 //! Makes one recording of all that is known about an image's services: `xebec record --merge`.
 //!
-//! What is in the new recording is this host's own word: recordings and profiles only say which pages are wanted
+//! The contents of the new recording are this host's own word: recordings and profiles only say which pages are wanted
 //! ([`crate::merge_pages`]). The pages themselves are read like those of any reader, through a view that is held
-//! meanwhile and lets nothing in that was not compared, and a segment of an earlier recording is used again only if all
+//! meanwhile and lets nothing in that was not compared. A segment of an earlier recording is used again only if all
 //! of it is the same. Nothing is run.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,7 +28,7 @@ use crate::record::hold;
 use crate::recording_store::KeptRecording;
 use crate::recordings::Recordings;
 
-/// What is done with the recording, and how much profiles may add to it.
+/// Options for the new recording, and how much profiles may add to it.
 #[derive(Clone, Debug, Default)]
 pub struct MergeOptions {
     /// Keep it on this host only.
@@ -39,7 +39,7 @@ pub struct MergeOptions {
     pub limit: Limit,
 }
 
-/// What came of it.
+/// The new recording, and its pages in numbers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Merged {
     /// The image.
@@ -233,7 +233,7 @@ fn layers(images: &Images, mounted: &Mounted) -> Result<Vec<RecordedLayer>, Fail
     layers.collect()
 }
 
-/// What there is of one service: recordings, newest first, and profiles, both by their names and with pages as they are
+/// The sources for one service: recordings, newest first, and profiles, both by their names and with pages as they are
 /// numbered here.
 #[derive(Default)]
 struct Source {
@@ -249,7 +249,7 @@ fn notice(report: &Report, count: usize, text: &str) {
     }
 }
 
-/// What there is of all services.
+/// The sources for all services.
 struct Sources(Vec<Source>);
 
 impl Sources {

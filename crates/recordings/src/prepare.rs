@@ -32,11 +32,11 @@ pub struct Begun {
     pub found: Arc<FoundRecording>,
     /// Where its zones come from.
     pub source: ZoneSource,
-    /// What is on its way already.
+    /// The part of its zone that is on its way already.
     pub open: Option<ZoneStream>,
-    /// It is being written down. What it brings must not be used before that: it could not be distrusted later.
+    /// It is being written down. Its pages must not be used before that: they could not be distrusted later.
     pub keeping: BackgroundWrite,
-    /// Others who start the same wait until this goes; it may when it is known which pages are on their way.
+    /// Other starts of the same service wait until this goes; it may when it is known which pages are on their way.
     pub turn: Option<KeyGuard>,
 }
 
@@ -51,9 +51,9 @@ pub struct PreparedStart {
 /// A service for which an image is prepared.
 #[derive(Clone, Copy)]
 pub struct ForService<'a> {
-    /// What is started.
+    /// The command line of the service.
     pub command: &'a ServiceCommand,
-    /// What is known about registries.
+    /// Measurements of registries.
     pub bandwidths: &'a Arc<Bandwidths>,
 }
 
@@ -125,8 +125,8 @@ impl Recordings {
         self.images.resolve_with(request, Some(&carriers), report).await
     }
 
-    /// Finds an index for each layer, of the manifest if one is named, and keeps the image's record for those who
-    /// come when the registry is away. The indexes may come with the recording of a service; then its pages are on their way,
+    /// Finds an index for each layer, of the manifest if one is named, and keeps the image's record for starts while
+    /// the registry is away. The indexes may come with the recording of a service; then its pages are on their way,
     /// and the image is given as it would be prepared for a start, if all of it is lazy.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ use crate::recording_store::KeptRecording;
 use crate::recordings::Recordings;
 use crate::segment_dedup::Reused;
 
-/// What is done with a recording.
+/// Options for publishing a recording.
 #[derive(Clone, Debug, Default)]
 pub struct PublishOptions {
     /// Keep it on this host only.
@@ -48,7 +48,7 @@ pub struct PublishOptions {
     pub key_env: Vec<String>,
 }
 
-/// What came of it.
+/// The recording that was made, and its sizes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Published {
     /// The image.
@@ -71,7 +71,7 @@ pub struct Published {
     pub reused_pages: u64,
     /// Size of its own zone, in which the other pages are, in bytes.
     pub zone_bytes: u64,
-    /// What a start fetches that has none of the pages, in bytes.
+    /// Bytes that a start fetches that has none of the pages.
     pub stored_bytes: u64,
     /// Size of the recording, which says which pages they are, in bytes.
     pub recording_bytes: u64,
@@ -135,8 +135,8 @@ impl Recordings {
         Ok(published)
     }
 
-    /// Which layers' indexes a recording of an image carries: none of one that is not pushed, since this host has them;
-    /// none of layers that have their own; and of one that is signed those only that are as well vouched for.
+    /// Which layers' indexes a recording of an image carries. A recording that is not pushed carries none, since this host has them.
+    /// Layers that have their own need none. A signed recording carries only those that are as well vouched for.
     pub(super) fn may_bundle(
         &self,
         found: &FoundImage,
@@ -222,7 +222,7 @@ fn service(session: &Session<'_>, options: &RecordOptions, key_env: &[String]) -
     })
 }
 
-/// What is to be in a recording.
+/// The image, layers and services of a recording that is to be made.
 pub(super) struct Plan<'a> {
     /// Digest of the image's manifest.
     pub(super) image: Digest,
@@ -355,7 +355,7 @@ fn open_layers(
     Ok((recorded, files))
 }
 
-/// Reads a page; whether it is there. What a runtime image brought and nobody compared is not this host's word.
+/// Reads a page; whether it is there. A page that a runtime image brought and nobody compared is not this host's word.
 fn read_verified(
     layer: Option<&CachedLayer>,
     page: u64,

@@ -1,5 +1,5 @@
-//! Records what a service touches: it is run, on a view of its own that nothing of is in any page cache, until it is
-//! ready, and every page that is read until then is noted; maybe again, when these are in the page cache, and what else is.
+//! Records the pages that a service touches. The service runs until it is ready, on a view of its own of which no page is in any
+//! page cache, and every page that is read until then is noted. It may run again, when these are in the page cache, for the others.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -39,12 +39,12 @@ pub struct TouchedPage {
     pub seen: u8,
 }
 
-/// What was recorded, while the layers that it speaks of stay in the cache.
+/// The recorded pages, while the layers that they belong to stay in the cache.
 pub struct Session<'a> {
     /// The image, as it was mounted last.
     pub mounted: Mounted,
-    /// Every page that any run touched, in the order of first access of the first run that touched it; what only a run at
-    /// full speed did comes after the others of its time.
+    /// Every page that any run touched, in the order of first access of the first run that touched it; pages that only a run at
+    /// full speed touched come after the others of that time.
     pub touched: Vec<TouchedPage>,
     /// The service's command line.
     pub argv: Vec<String>,
@@ -71,7 +71,7 @@ pub(super) struct HeldView<'a> {
 
 impl Drop for HeldView<'_> {
     fn drop(&mut self) {
-        // What cannot be given back now the daemon takes back when it sees that this process is gone.
+        // If the view cannot be given back now, the daemon takes it back when it sees that this process is gone.
         let _ = self.daemon.ask(&self.request, &mut |_| ());
     }
 }
@@ -111,8 +111,8 @@ pub fn record<'a>(
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
         let mut pages = run_once(paths, &mounted, &config, options)?;
         if options.repeat > 1 {
-            // What the view has in memory raises no event any more. So this run is as fast as a start will be, and what a
-            // program reads depends on that; and it adds only pages that the run before did not read, until its end.
+            // Pages that the view has in memory raise no event any more. So this run is as fast as a start will be, and a program may
+            // read other pages for that; and it adds only pages that the run before did not read, until its end.
             pages.extend(run_once(paths, &mounted, &config, options)?);
         }
         merged.add(&pages);
@@ -137,7 +137,7 @@ pub fn record<'a>(
     })
 }
 
-/// Mounts an image to be recorded. What is in its layers stays in the cache for as long as the view is held, and nothing
+/// Mounts an image to be recorded. Pages of its layers stay in the cache for as long as the view is held, and none
 /// comes in that was not compared.
 pub(super) fn hold<'a>(
     daemon: &'a Daemon,

@@ -73,7 +73,7 @@ impl Recorder {
         Ok(Self { orders, thread })
     }
 
-    /// What is read from now on is not noted.
+    /// Pages that are read from now on are not noted.
     pub(crate) fn freeze(&self) {
         self.orders.frozen.store(true, Ordering::Release);
     }
@@ -81,7 +81,7 @@ impl Recorder {
     /// Ends it. Gives the pages in the order of first access.
     ///
     /// # Errors
-    /// When events could not be read or answered; what was noted until then is not worth having.
+    /// When events could not be read or answered; the pages that were noted until then are not worth having.
     pub(crate) fn finish(self) -> Result<Vec<Page>, Failure> {
         self.orders.ended.store(true, Ordering::Release);
         match self.thread.join() {

@@ -34,7 +34,7 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 pub struct KeptRecording {
     /// Its artifact, or the digest of the encoded recording if it was never pushed.
     pub name: Digest,
-    /// What vouches for it.
+    /// The evidence for it.
     pub evidence: Evidence,
     /// The recording.
     pub recording: Recording,
@@ -86,7 +86,7 @@ impl KeptRecordings {
         kept
     }
 
-    /// Keeps a recording, or what more vouches for it.
+    /// Keeps a recording, or adds to the evidence for one that is kept.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -127,7 +127,7 @@ impl KeptRecordings {
         if let Ok(known) = read(&folder, name) {
             let both = known.evidence.clone().or(evidence);
             if both != known.evidence {
-                // What is on the disk is replaced by what is.
+                // The file on the disk is replaced by the known facts.
                 write_atomically(&folder.join(FACTS), &encode(&both)?).map_err(failed)?;
             }
             return Ok(());

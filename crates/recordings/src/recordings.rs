@@ -80,7 +80,7 @@ impl Recordings {
         &self.kept
     }
 
-    /// What starts on this host asked for beyond their recordings.
+    /// The pages that starts on this host asked for beyond their recordings.
     pub fn profiles(&self) -> &Profiles {
         &self.profiles
     }

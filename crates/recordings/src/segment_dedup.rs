@@ -2,7 +2,7 @@
 //! however many services read it.
 //!
 //! Nothing is taken from an earlier recording on trust: a segment is used again only if this host has all of its pages
-//! and they are what the segment's digest says. And only if at least half of them are wanted, since a start fetches
+//! and they have the segment's digest. And only if at least half of them are wanted, since a start fetches
 //! segments whole.
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ const PAGE: usize = PAGE_SIZE as usize;
 /// A page, by the place of its layer in the new recording.
 type Page = (u16, u64);
 
-/// What is used again.
+/// The zones and segments that are used again.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reused {
     /// The zones; segments name them by their place here.

@@ -36,7 +36,7 @@ pub struct RecordedService {
     pub kept: bool,
     /// Whether it is in the registry, or was when this host last had to do with it there.
     pub in_registry: bool,
-    /// What it rests on, in a word as tables have it: `own` for one that this host made, a root of trust, or `refused`. None of an
+    /// Its trust, in a word as tables have it: `own` for one that this host made, a root of trust, or `refused`. None of an
     /// image that has no name here any more.
     pub trust: Option<String>,
     /// The root of trust that it rests on, which is `bound` for one that this host made; none when it may not be used. Scripts of
@@ -58,7 +58,7 @@ pub struct RecordedService {
     pub pages: u64,
     /// Pages among them that each run touched.
     pub steady_pages: u64,
-    /// What a start fetches that has none of them, in bytes: the segments that hold them, compressed.
+    /// Bytes that a start fetches that has none of them: the segments that hold them, compressed.
     pub stored_bytes: u64,
 }
 

@@ -1,11 +1,10 @@
 //! Bindings: an image index that names an image manifest *and* the artifact with its indexes, so that a user who
 //! names the image index (by digest, or by a tag that leads to it) has named the indexes, too.
 //!
-//! The layout, for each bound image manifest: its own descriptor, unchanged, with its platform; and a
-//! descriptor of the artifact with `artifactType` [`ARTIFACT_TYPE`], the annotation
-//! [`IMAGE_MANIFEST_ANNOTATION`] that holds the digest of the image manifest, and the platform
-//! `unknown/unknown`, which every client passes over when it looks for an image to run (as with the
-//! attestations of BuildKit). Other entries of a multi-platform index are kept.
+//! For each bound image manifest, the image index has two descriptors. One is the manifest's own, unchanged, with its platform.
+//! The other one is the artifact's, with `artifactType` [`ARTIFACT_TYPE`], the annotation [`IMAGE_MANIFEST_ANNOTATION`] that holds
+//! the digest of the image manifest, and the platform `unknown/unknown`. Every client passes that platform over when it looks
+//! for an image to run (as with the attestations of BuildKit). Other entries of a multi-platform index are kept.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -38,7 +37,7 @@ pub struct Platform {
     pub variant: Option<String>,
 }
 
-/// What an image's reference leads to now.
+/// The document that an image's reference leads to now.
 #[derive(Clone, Debug)]
 pub enum Original<'a> {
     /// One image manifest.

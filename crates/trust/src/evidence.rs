@@ -1,10 +1,10 @@
-//! What vouches for a recording.
+//! The evidence for a recording.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Listing, Naming, Policy, Refusal, RepositoryName, Root, Roots, Signing};
 
-/// What vouches for a recording, and so for the pages that it brings. Facts only, judged anew at each use.
+/// The evidence for a recording, and so for the pages that it brings. Facts only, judged anew at each use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Evidence {
@@ -17,7 +17,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// What either of the two vouches for.
+    /// The evidence of both.
     #[must_use]
     pub fn or(self, other: &Self) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Evidence {
         }
     }
 
-    /// What a recording rests on, for an image as it was named.
+    /// The root of trust of a recording, for an image as it was named.
     ///
     /// # Errors
     /// [`Refusal`] when that does not suffice.

@@ -12,7 +12,7 @@ const MAX_KEYS: usize = 64;
 /// Most rules for registries.
 const MAX_REGISTRIES: usize = 4096;
 
-/// What `trust.toml` says, not yet with the keys that it names.
+/// The contents of `trust.toml`, not yet with the keys that it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TrustFile {
@@ -31,7 +31,7 @@ pub struct TrustFile {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct KeyEntry {
-    /// What messages call the key.
+    /// The key's name in messages.
     pub name: String,
     /// A PEM file with an ECDSA P-256 public key; relative to the directory of `trust.toml`.
     pub file: String,
@@ -185,7 +185,7 @@ mod tests {
             TrustFile::default()
         );
         assert_eq!(crate::Policy::template(), TEMPLATE);
-        // What the template shows in comments must be valid, too.
+        // The entries that the template shows in comments must be valid, too.
         let shown: String = TEMPLATE
             .lines()
             .filter_map(|line| line.strip_prefix("# "))

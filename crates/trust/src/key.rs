@@ -1,7 +1,7 @@
-//! Keys: ECDSA on the curve P-256 with SHA-256, what `cosign generate-key-pair` makes and every cosign
+//! Keys: ECDSA on the curve P-256 with SHA-256, which `cosign generate-key-pair` makes and every cosign
 //! verifies.
 //!
-//! One algorithm on purpose: a second would double what can go wrong and gain no user anything, for a key for
+//! One algorithm on purpose: a second one would double the ways to go wrong, and help no user: a key for
 //! this is made in one command.
 
 use std::fmt;

@@ -11,7 +11,7 @@ pub enum KeyError {
     Label {
         /// The label found.
         found: String,
-        /// What it should have been.
+        /// The label that it should have had.
         wanted: &'static str,
     },
     /// Another algorithm or curve, or damaged.

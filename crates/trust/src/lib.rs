@@ -14,8 +14,8 @@
 //! * **Judgement** ([`Policy::admits`], from `trust.toml`): does that suffice, today, for this name? Nothing
 //!   of a judgement is kept either, so that a key taken out of `trust.toml` stops counting at once.
 //!
-//! The promise: an image named by digest is never read through an index that only the registry vouches for,
-//! whatever is cached and whatever `trust.toml` says; and an index that this host found to be wrong is
+//! The promise: an image named by digest is never read through an index that only the registry vouches for, whatever the
+//! cache holds and whatever `trust.toml` says; and an index that this host found to be wrong is
 //! never used again. `docs/trust.md` says the same for users.
 //!
 //! May use: `format` and `kernel`. No network here: callers fetch, this crate judges bytes and writes `roots.json`.
@@ -58,9 +58,9 @@ pub use signature::{
     signature_tag, verify,
 };
 
-/// What an index rests on, from the weakest to the strongest (design, "Trust").
+/// The root of trust of an index, from the weakest to the strongest (design, "Trust").
 ///
-/// Only the first depends on who may push to a registry. Of the others, *proven* is this host's own work but
+/// Only the first depends on the users who may push to a registry. Of the others, *proven* is this host's own work but
 /// says nothing that reading a layer cannot show; *signed* and *bound* are words of the image's owner and may
 /// cover more, a runtime image for instance. Hence the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ impl Root {
         !matches!(self, Self::Registry)
     }
 
-    /// What a whole rests on whose parts rest on `parts` (a chain of layers that containerd shares, a view);
+    /// The root of a whole whose parts have the roots `parts` (a chain of layers that containerd shares, a view);
     /// `None` if there are no parts.
     pub fn weakest(parts: impl IntoIterator<Item = Self>) -> Option<Self> {
         parts.into_iter().min()

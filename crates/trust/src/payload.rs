@@ -9,7 +9,7 @@ use super::scope::{NameError, RepositoryName};
 /// Largest payload that is read, in bytes. Cosign's own have about 250; annotations add some.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
 
-/// What `critical.type` says in signatures by cosign.
+/// The value of `critical.type` in signatures by cosign.
 const SIGNATURE_TYPE: &str = "cosign container image signature";
 
 /// A payload that says: this manifest belongs in this repository.

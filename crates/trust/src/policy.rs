@@ -24,7 +24,7 @@ pub struct Policy {
     keys: Vec<TrustedKey>,
 }
 
-/// A key and for what it counts.
+/// A key and the repositories for which it counts.
 #[derive(Clone, Debug)]
 pub(super) struct TrustedKey {
     pub(super) name: String,
@@ -48,7 +48,7 @@ impl TrustedKey {
     }
 }
 
-/// Why there is no policy. Nothing may be used then: to guess what the user wanted could admit what the user
+/// Why there is no policy. Nothing may be used then: a guess at the user's wishes could admit an index that the user
 /// forbids.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
@@ -60,7 +60,7 @@ pub enum PolicyError {
         /// Why.
         source: io::Error,
     },
-    /// Everybody could change a file, and so what is trusted.
+    /// Every user could change a file, and so the policy.
     #[error("{path} may be changed by every user, so nothing in it can be relied on; run: chmod o-w {path}",
             path = path.display())]
     WritableByAll {
@@ -270,7 +270,7 @@ impl Policy {
 
     /// Of several indexes of one layer, the admitted one with the strongest root; of equals, the first.
     ///
-    /// To take the first that is admitted would let a user who attaches an index in the registry displace one
+    /// The first admitted one would not do: a user who attaches an index in the registry could displace one
     /// that is bound, signed or proven, for images named by tag.
     ///
     /// # Errors

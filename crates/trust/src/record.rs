@@ -34,7 +34,7 @@ const VERSION: u32 = 1;
 /// proofs then no longer count.
 const PROOF_METHOD: u32 = 1;
 
-/// What is known about one index of one layer.
+/// The known facts about one index of one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -114,7 +114,7 @@ impl Record {
         (self.layer, self.index)
     }
 
-    /// What counts for an image of `repository` that was reached over the documents in `path`: all digests
+    /// The roots that count for an image of `repository` that was reached over the documents in `path`: all digests
     /// from the user's name to the image manifest, both included (an image index if there is one, then the
     /// manifest).
     pub fn roots(&self, repository: &RepositoryName, path: &[Digest]) -> Roots {
@@ -206,10 +206,10 @@ impl Record {
         hosts.any(|host| host == Some(registry))
     }
 
-    /// The lot by which pieces are chosen, drawn the first time. It stays: with a new one each time, a user who has one piece need only
-    /// ask until it is that one's turn.
+    /// The lot by which pieces are chosen, drawn the first time. It stays: with a new one each time, a user with one piece would only
+    /// ask until that piece is drawn.
     pub fn lot(&mut self) -> u64 {
-        // The hasher's keys come from the kernel, so that nobody who sees some lots can tell another.
+        // The hasher's keys come from the kernel, so that some lots do not tell another one.
         *self
             .lot
             .get_or_insert_with(|| RandomState::new().hash_one(self.layer))
@@ -218,7 +218,7 @@ impl Record {
     /// Reads the bytes of a `roots.json` that is expected to be about `index` of `layer`.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// The defect of the bytes, in words.
     pub fn parse(bytes: &[u8], layer: Digest, index: Digest) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Versioned {
@@ -296,7 +296,7 @@ impl Record {
         Self::change(directory, layer, index, change, Durability::Later)
     }
 
-    /// Begins what [`Record::sync`] waits for, which is shorter then if others are begun as well. Nothing is wrong if it fails.
+    /// Begins the write that [`Record::sync`] waits for; its wait is shorter if others are begun as well. A failure does no harm.
     pub fn begin_sync(directory: &Path) {
         let _ = File::open(directory.join(RECORD_FILE)).and_then(writeback::begin);
     }

@@ -15,7 +15,7 @@ pub(super) struct Rule {
     pub(super) prefix: Option<String>,
 }
 
-/// What may not be used.
+/// The kind of thing that may not be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Subject {
@@ -34,7 +34,7 @@ pub struct Refusal(pub(super) Box<Details>);
 /// Apart, so that a result with a [`Refusal`] stays small.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Details {
-    /// What is refused.
+    /// The kind of thing that is refused.
     pub(super) subject: Subject,
     /// The image's registry and repository, normalized.
     pub(super) image: String,

@@ -73,8 +73,8 @@ impl Binding {
     }
 }
 
-/// That a repository listed an artifact as a referrer of one of its images. Worth as much as that repository, so it counts
-/// for no other. Beside which of its images is no matter: a user who may attach to one may attach to all.
+/// The fact that a repository listed an artifact as a referrer of one of its images. Worth as much as that repository, so it counts
+/// for no other. The image does not matter: a user who may attach an artifact to one image of it may attach to all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Listing {
     /// The repository that was asked, normalized.
@@ -94,7 +94,7 @@ impl Listing {
     }
 }
 
-/// What vouches for one index of one layer, for one image reached by one name.
+/// The evidence for one index of one layer, for one image reached by one name.
 ///
 /// Made anew for each lookup by [`Record::roots`](super::Record::roots); never stored.
 ///

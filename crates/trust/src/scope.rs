@@ -1,7 +1,7 @@
 //! Names of repositories as policies compare them, and patterns over such names.
 //!
-//! A policy must not be escaped by spelling a name differently, so names are brought to one form first: the
-//! host in lower case, without a trailing dot or the default port of HTTPS, and Docker Hub's several hosts as
+//! Another spelling of a name must not escape a policy, so names are brought to one form first. The host is in
+//! lower case, without a trailing dot or the default port of HTTPS, and Docker Hub's several hosts are
 //! one.
 
 use std::fmt;

@@ -1,8 +1,8 @@
-//! Signatures as cosign keeps them: an OCI image at the tag `sha256-<hex>.sig` beside what is signed. Each of
+//! Signatures as cosign keeps them: an OCI image at the tag `sha256-<hex>.sig` beside the signed manifest. Each of
 //! its layers is a payload; the signature over it is an annotation of the layer (cosign,
 //! `specs/SIGNATURE_SPEC.md`).
 //!
-//! What Xebec signs is the manifest of the index artifact: it names the indexes of all layers by digest. So
+//! Xebec signs the manifest of the index artifact: it names the indexes of all layers by digest. So
 //! `cosign verify --key` accepts what [`sign`] makes, and [`verify`] accepts what `cosign sign --key` makes.
 
 use base64ct::{Base64, Encoding};
@@ -168,7 +168,7 @@ pub enum VerifyError {
     /// None of the signatures counts; the reasons, one for each.
     #[error("no signature on {artifact} counts for {image}: {}", reasons.join("; "))]
     Rejected {
-        /// What is signed.
+        /// The artifact whose signatures were checked.
         artifact: Digest,
         /// The repository of the image.
         image: RepositoryName,
@@ -255,9 +255,9 @@ fn verify_one(
     })
 }
 
-/// What must be pushed to publish a signature: both blobs first, then the manifest at the tag.
+/// The blobs and the manifest that publish a signature: push both blobs first, then the manifest at the tag.
 ///
-/// Registries have no compare-and-swap: of two people who sign at the same moment, one may have to sign
+/// Registries have no compare-and-swap: of two users who sign at the same moment, one may have to sign
 /// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignaturePush {
@@ -274,7 +274,7 @@ pub struct SignaturePush {
 /// Why a signature could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// What is at the signatures' tag already is not understood, and is not overwritten.
+    /// The manifest at the signatures' tag is not understood, and is not overwritten.
     #[error("the tag {tag} exists and cannot be added to: {source}; remove it, then sign again")]
     Existing {
         /// The tag.

@@ -5,7 +5,7 @@
 //! Reads of a bypass device raise no event, so a view may reach a page by one only if the page is present, and stays so while the
 //! view is mounted: layers of mounted views lose no pages. Those that are on their way when a view is mounted come in *parts*,
 //! in the order in which they are touched. Each part has devices of its own, opened through a mount of the cache that is the
-//! view's own and guarded until all of the part is there ([`crate::views::Views::arrived`]): a service that has
+//! view's own and guarded until all of the part is there ([`crate::views::Views::arrived`]). So a service that has
 //! begun reads the first parts without events while the last are still coming. If some pages never come, the guard of
 //! their part stays.
 

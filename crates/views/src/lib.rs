@@ -9,7 +9,7 @@
 //! * [`view_tree`]: from pages of layers to files of a view; [`page_cache_residency`]: which of those were read; [`page_cache_prefill`]:
 //!   puts pages into the page cache before they are read.
 //!
-//! Promises: this crate unmounts only what is a view of Xebec by its record and by the kernel's table of mounts; a view's layers keep
+//! Promises: this crate unmounts only what is a view of Xebec by its record and by the kernel's table of mounts. A view's layers keep
 //! the pages that its readers need until the kernel reports that no process uses the view.
 //!
 //! May use: `kernel`, `format`, `cache`, `trust`, `protocol`, `container` for containers whose command was killed, `images`, `fill`,

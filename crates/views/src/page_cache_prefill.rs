@@ -1,11 +1,11 @@
 //! Start-up pages brought into the page cache of a view's own files before they are read.
 //!
-//! A page that has come is in the layer's data file; the first read of it through the view copies it into the page cache of the
+//! A page that has come is in the layer's data file. The first read of it through the view copies it into the page cache of the
 //! view's file, a page at a time, since a view reads nothing ahead while its service starts. That is some 6 µs for each page,
-//! and what is in the cache already is mapped 16 pages at a time. Most of a start runs on one processor, so another has the
+//! and pages that are in the cache already are mapped 16 at a time. Most of a start runs on one processor, so another has the
 //! time to do it beforehand: a start of 1,500 pages is 7 ms shorter.
 //!
-//! What was put there can no longer be told from what the service read, so a sample of the pages is **left out**
+//! Prefilled pages can no longer be told from those that the service read, so a sample of the pages is **left out**
 //! (`is_left_out`): by them it is estimated how much of a recording is read. Starts that learn, and recordings, are as they
 //! were: their views are not prefilled.
 
@@ -31,7 +31,7 @@ const MOST: u64 = 1 << 16;
 const SAMPLE: u64 = 64;
 /// At most one of so many is.
 const ONE_OF: u64 = 16;
-/// Pages that are asked for at a time. The kernel cuts what is more short, without a word, at what the file system's
+/// Pages that are asked for at a time. The kernel silently cuts a larger request short at the size that the file system's
 /// device transfers at once (`force_page_cache_ra`, mm/readahead.c), which is 128 KiB.
 const AT_ONCE: u64 = 32;
 
@@ -95,7 +95,7 @@ impl Prefill {
 }
 
 /// Brings those of the pages into the page cache that parts of files have, of the view that is mounted at `root`. Blocks, and
-/// longer where they must come from a disk, but no longer than they are `wanted`. What goes wrong is no failure: pages come
+/// longer where they must come from a disk, but no longer than they are `wanted`. An error is no failure: pages come
 /// when they are read.
 fn bring(tree: &ViewTree, root: &Path, parts: &[FilePart], pages: &PageSet, wanted: impl Fn() -> bool) {
     for_each_file(tree, root, parts, |file, part| {
@@ -115,7 +115,7 @@ fn bring(tree: &ViewTree, root: &Path, parts: &[FilePart], pages: &PageSet, want
 }
 
 /// Takes the files that have pages out of the page cache, of the view that is mounted at `root`, so that they are read again
-/// from the layer, but for what is mapped. Whole files, since the kernel keeps a folio that is larger than the range
+/// from the layer, except for mapped pages. Whole files, since the kernel keeps a folio that is larger than the range
 /// (`find_lock_entries`, mm/filemap.c). Blocks.
 pub fn forget(tree: &ViewTree, root: &Path, pages: &PageSet) {
     let parts = tree.parts(pages);
@@ -173,7 +173,7 @@ mod tests {
         for one_of in [16, 17, 64, 1000] {
             let left: Vec<u64> = (0..200_000).filter(|page| is_left_out(*page, one_of)).collect();
             let expected = 200_000 / one_of;
-            // Four standard deviations of what a coin would say.
+            // Four standard deviations of as many tosses of a coin.
             let spread = 4 * expected.isqrt();
             assert!(
                 (left.len() as u64).abs_diff(expected) < spread,
@@ -203,7 +203,7 @@ mod tests {
             note: PrefillNote::default(),
             one_of: 3,
         };
-        // Of what is asked for the view has four pages of the first layer, and none of the second.
+        // Of these pages the view has four of the first layer, and none of the second.
         let mut asked = set(key(1), &[0..40]);
         asked.add(&set(key(2), &[10..14]));
         let (parts, Prefilled { brought, left_out }) = prefill.choose(&asked);

@@ -1,7 +1,7 @@
 //! Which pages of a view were read, by what of its files is in the page cache.
 //!
-//! A view that was mounted for a start reads nothing ahead at first, and its file system is new, so what is in the page
-//! cache of its files is what was read of them, events or not, and what was put there (`prefill`). Only files that have
+//! A view that was mounted for a start reads nothing ahead at first, and its file system is new. So the page cache of its files has
+//! the pages that were read of them, by events or not, and those that were put there (`prefill`). Only files that have
 //! the pages in question are opened, and none is read: looking costs some 0.3 µs for a run of pages that were all read, or of
 //! which none was.
 
@@ -20,14 +20,14 @@ use crate::view_tree::{ViewTree, open_below};
 /// Which pages were read.
 #[derive(Debug, Default)]
 pub struct Touched {
-    /// Those that were.
+    /// The pages that were read.
     pub pages: PageSet,
-    /// Those that were asked about and could be looked for: the view has them in a file.
+    /// The pages that were asked about and could be looked for: the view has them in a file.
     pub looked_for: PageSet,
 }
 
 impl Touched {
-    /// What it says of other pages than these.
+    /// The same of other pages than these.
     pub fn without(&self, pages: &PageSet) -> Self {
         Self {
             pages: self.pages.without(pages),
@@ -80,7 +80,7 @@ impl ViewTree {
 /// Adds those pages of a file's range that were read, in ascending runs: the range is halved until all or none were.
 fn look(file: &File, pages: Range<u64>, seen: &mut Vec<Range<u64>>) -> std::io::Result<()> {
     let counted = cached(file, pages.start * PAGE_SIZE..pages.end * PAGE_SIZE)?;
-    // Those that had to go since were read as well.
+    // Pages that were evicted since were read as well.
     let read = counted.pages + counted.evicted;
     let length = pages.end - pages.start;
     if read >= length {

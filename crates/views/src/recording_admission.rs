@@ -1,13 +1,13 @@
 //! Which uses a layer has: Xebec loads a recording's pages into the layer only if every use admits the recording.
 //!
 //! All readers of a layer by the same index share its data file, also images of other repositories, and images named by
-//! digest as well as by tag. Each of them would read what a recording brought. So a start **claims** its layers before it
-//! looks at what was brought already, and holds the claim until its view is in the table of views, whose record says the
+//! digest as well as by tag. Each of them would read the pages that a recording brought. So a start **claims** its layers before it
+//! looks at the pages that were brought already. It holds the claim until its view is in the table of views, whose record says the
 //! same from then on. A load of a recording checks both.
 //!
 //! A claim ends loads of recordings that it does not admit: nothing more comes into those layers by them. It waits
-//! for pages that are being written just then, at most a segment for each thread that decodes, never for what a registry has yet
-//! to send: that is another image's, and may take as long as it likes.
+//! for pages that are being written just then, at most a segment for each thread that decodes. It never waits for bytes that a
+//! registry has yet to send: that is another image's registry, and may take as long as it likes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -32,11 +32,11 @@ pub struct TrustRequirement {
     reference: String,
     /// Its manifest, without which older versions do not read the record of a use.
     manifest: Digest,
-    /// What is needed of a recording, by layer.
+    /// The root of trust that it needs of a recording, by layer.
     needs: Vec<Need>,
 }
 
-/// What is needed of a recording that brings pages into a layer.
+/// The root of trust that a recording needs to bring pages into a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Need {
     layer: Digest,
@@ -68,7 +68,7 @@ impl TrustRequirement {
         }
     }
 
-    /// What it needs for a layer; `None` if it does not read that.
+    /// The root of trust that it needs for a layer; `None` if it does not read that.
     fn need(&self, key: LayerKey) -> Option<Root> {
         let needs = self.needs.iter();
         let mut needs = needs.filter(|need| need.layer == key.layer && need.index == key.index);
@@ -111,7 +111,7 @@ struct Injected {
 
 #[derive(Default)]
 struct State {
-    /// A reader came that does not admit what comes into these.
+    /// Layers with a reader that does not admit the pages that come into them.
     revoked: HashSet<LayerKey>,
     /// How many write to each.
     writing: HashMap<LayerKey, usize>,
@@ -240,7 +240,7 @@ impl TrustGuard {
 }
 
 impl Injecting {
-    /// Those that pages may be brought into.
+    /// The layers that pages may be brought into.
     pub fn layers(&self) -> &[LayerKey] {
         &self.what.layers
     }
@@ -398,7 +398,7 @@ mod tests {
         });
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!claiming.is_finished(), "a page is being written");
-        // It holds already against what would begin now.
+        // The claim already refuses loads that would begin now.
         assert!(
             !admission
                 .inject([KEY], &listed("app"), Vec::new, &policy)
@@ -410,7 +410,7 @@ mod tests {
         let claim = claim
             .expect("the claim waited for a load that waits for its registry")
             .unwrap();
-        // What was allowed is so no more, and does not become so again.
+        // Pages that were allowed are so no more, and do not become so again.
         assert!(!admission.is_injecting(KEY) && !doubtful.may(KEY));
         drop(claim);
         assert!(doubtful.write(KEY).is_none());

@@ -1,13 +1,13 @@
 //! Views that may have served holes: they were mounted, and not complete, while no process held the fanotify group.
 //!
 //! Their page cache may hold zeros in place of bytes, and nothing can tell which pages. So they are taken out of the
-//! tree, where a new container could find them, and the processes that are on them are named for as long as there
-//! are any; the kernel offers no way to take the pages from those. Their layers are served on: what they read from
+//! tree, where a new container could find them. The kernel offers no way to take the pages from processes that are on them:
+//! such processes are named for as long as there are any. Their layers are served on: what they read from
 //! now on is right.
 //!
-//! Whether a process is on a view is told by unique numbers of mounts (`statx(2)`, `STATX_MNT_ID_UNIQUE`, Linux 6.8),
-//! which stay true after a mount was taken out of the tree and are never used again, and by its mount namespace, if that
-//! showed the view when it was found, which has such a number, too.
+//! Two numbers tell whether a process is on a view. One is the unique number of a mount (`statx(2)`, `STATX_MNT_ID_UNIQUE`,
+//! Linux 6.8), which stays true after the mount was taken out of the tree and is never used again. The other one is the number of
+//! the process's mount namespace, if that namespace showed the view when it was found.
 
 mod places;
 
@@ -175,7 +175,7 @@ impl Suspects {
 /// Numbers of devices, as mount tables show them.
 type Devices = BTreeSet<(u32, u32)>;
 
-/// What is to be done about the mounts of one namespace.
+/// The suspects on the mounts of one namespace, and the mounts to take away.
 struct Sorted {
     suspects: Vec<Suspect>,
     unmount: Vec<MountInfo>,
@@ -301,7 +301,7 @@ fn namespaces_on(devices: &Devices, names: &BTreeSet<PathBuf>, places: &Places) 
 }
 
 /// The name of a process's mount namespace, which no later one gets: a container that is started again must not be taken for
-/// what it was.
+/// the earlier one.
 fn namespace_name(process: &Path) -> Option<PathBuf> {
     let number = xebec_kernel::namespace::mount_namespace(process).ok()?;
     Some(PathBuf::from(format!("mnt:{number}")))

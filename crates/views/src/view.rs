@@ -41,7 +41,7 @@ pub struct BuiltView {
     pub parts: Vec<usize>,
     /// How long merging took, in milliseconds.
     pub milliseconds: f64,
-    /// What it shows, its contents as ranges of the devices.
+    /// The tree that it shows, its contents as ranges of the devices.
     pub tree: Arc<ImageTree>,
 }
 
@@ -52,7 +52,7 @@ impl BuiltView {
     }
 }
 
-/// What else a view depends on than its layers.
+/// The options of a view, on which it depends beside its layers.
 pub struct ViewOptions<'a> {
     /// Contents that are complete in other layers; `None` to read every layer's own.
     pub shared: Option<&'a SharedContents>,
@@ -135,7 +135,7 @@ fn uuid(devices: &[(LayerKey, u64)], parts: &[usize], salt: Option<&str>) -> [u8
 pub struct MountOptions<'a> {
     /// The mount of the blob cache by which data files are opened that may lack pages.
     pub guarded: &'a Path,
-    /// By what the devices of each part of the start-up pages are opened: one that is guarded until all of them are there, or
+    /// The mounts by which the devices of each part of the start-up pages are opened: one that is guarded until all of them are there, or
     /// the cache itself.
     pub free: &'a [Option<Arriving>],
     /// Whether all of a layer's pages are there, so that nobody need be asked about them.
@@ -144,9 +144,9 @@ pub struct MountOptions<'a> {
     pub read_ahead_kib: Option<u32>,
 }
 
-/// Writes a view's metadata and mounts it at `target`. Gives what holds its read-ahead, if that can be told.
+/// Writes a view's metadata and mounts it at `target`. Gives the backing device of its read-ahead, if that can be told.
 ///
-/// What an earlier start wrote is never used again: a power cut may have torn it. So this one need not be on the disk
+/// Metadata that an earlier start wrote is never used again: a power cut may have torn it. So this one need not be on the disk
 /// before the mount, either; [`sync`] brings it there.
 ///
 /// # Errors
@@ -191,8 +191,8 @@ pub fn mount(
     Ok(mounted.backing().cloned())
 }
 
-/// What no user of the host is to have of an image: programs that run as somebody else, and devices. A container has both by the
-/// overlay on the view, which asks for nothing but its own flags.
+/// The attributes that keep users of the host from dangerous files of an image: programs that run as somebody else, and devices. A
+/// container has both by the overlay on the view, which asks for nothing but its own flags.
 pub(crate) fn unsafe_for_hosts() -> Attributes {
     Attributes::MOUNT_ATTR_NOSUID | Attributes::MOUNT_ATTR_NODEV
 }

@@ -56,9 +56,9 @@ pub struct Claim<'a> {
     pub holder: Holder,
     /// How the rest of it is to be brought in, if at all.
     pub completion: Option<Completion>,
-    /// What is needed of those who bring pages in.
+    /// The root of trust that is needed of recordings that bring pages in, by layer.
     pub by: TrustRequirement,
-    /// What is allowed on the directory that it is for, if it is one.
+    /// The permissions on the directory that it is for, if it is one.
     pub allowed: Allowed,
 }
 
@@ -76,7 +76,7 @@ fn bind_view(
 }
 
 impl Views {
-    /// Mounts a view unless it is mounted, binds it to the directory that is to hold it, if one is, and notes who holds it.
+    /// Mounts a view unless it is mounted, binds it to the directory that is to hold it, if one is, and notes its holder.
     /// `open_own` makes the mounts of the cache that are the view's own, before it is mounted.
     ///
     /// # Errors
@@ -274,14 +274,14 @@ impl Views {
         part.over = unguard(mount);
         part.pages = None;
         let is_over = part.over;
-        // Once. What is lost of it is guarded again by the next keeper, which only costs time.
+        // Written once. If the note is lost, the next keeper guards the parts again, which only costs time.
         if record.arriving.iter().all(|part| part.over) {
             let _ = self.write(record);
         }
         is_over
     }
 
-    /// Lets a view read ahead of what is asked for, if it does not since the time of that number.
+    /// Lets a view read ahead again, unless its read-ahead was made small again since the time of that number.
     pub fn widen(&self, name: &str, kib: u32, time: u64) {
         let mut table = self.lock();
         let record = table.get_mut(name).filter(|record| record.narrowed == time);
@@ -387,7 +387,7 @@ impl Views {
         self.lock().values().cloned().collect()
     }
 
-    /// Those that somebody uses.
+    /// The views that have a holder.
     pub fn held(&self) -> Vec<ViewRecord> {
         let table = self.lock();
         table.values().filter(|view| view.is_held()).cloned().collect()

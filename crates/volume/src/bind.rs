@@ -20,7 +20,7 @@ pub struct BindMount {
 }
 
 impl BindMount {
-    /// The mount of what was asked for, whose contents are at `source`.
+    /// The mount for `volume`, whose contents are at `source`.
     pub fn of(volume: &Volume, source: PathBuf) -> Self {
         Self {
             source,
@@ -40,7 +40,7 @@ impl BindMount {
         let mode = if self.read_only { "ro" } else { "rw" };
         let mut options = vec![bind, self.propagation.name(), mode];
         if self.read_only && self.submounts == Submounts::Follow {
-            // `ro` leaves what is mounted below the source as it is.
+            // `ro` does not change file systems that are mounted below the source.
             options.push("rro");
         }
         json!({ "destination": self.target, "type": "bind", "source": self.source, "options": options })

@@ -37,7 +37,7 @@ struct Entry {
     path: PathBuf,
     /// The name of the volume, if it is one.
     name: Option<String>,
-    /// What is there, since it was made.
+    /// The directory or file at `path`, since it was made.
     opened: Option<OwnedFd>,
 }
 
@@ -186,7 +186,7 @@ fn is_in_use(store: &VolumeStore, name: &str, place: &Place<'_>) -> Result<bool,
         let id = state.file_name().unwrap_or_default();
         Some(id) != place.state.file_name() && (place.is_active)(&id.to_string_lossy())
     });
-    // Nobody knows what one uses whose file cannot be read.
+    // A container whose file cannot be read may use any volume.
     let uses =
         |state: PathBuf| usage::read(&state).map_or(true, |uses| uses.iter().any(|one| one.name == name));
     Ok(others.any(uses))
@@ -203,7 +203,7 @@ fn open_volume(store: &VolumeStore, name: &str) -> Result<OwnedFd, VolumeError> 
 /// Opens a file or directory of the host, which is made if it may be.
 fn open_host(path: &Path, volume: &Volume) -> Result<OwnedFd, VolumeError> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    // Asked for as a directory, what is mounted when somebody enters is mounted now.
+    // Opened as a directory, so that a mount that appears when somebody enters it appears now.
     let opened = || match open(path, flags | OFlags::DIRECTORY, Mode::empty()) {
         Err(rustix::io::Errno::NOTDIR) => open(path, flags, Mode::empty()),
         opened => opened,

@@ -1,8 +1,8 @@
 //! Copies a directory with all that is in it: owners, modes, times, extended attributes, links and devices.
 //!
-//! Neither side is trusted to stay what it is, so each directory is opened by its name in the one above, which is open,
-//! through no link and onto no other mount. Runs of zeros become holes: a file may be far larger than what is
-//! in it.
+//! Either side may change at any moment. So each directory is opened by its name in the one above, which is open,
+//! through no link and onto no other mount. Runs of zeros become holes: a file may be far larger than its
+//! data.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
@@ -41,7 +41,7 @@ const LINKED_FILES: usize = 1 << 20;
 /// The longest path that the kernel takes (`PATH_MAX`). A file with a longer one is copied once for each of its names.
 const PATH_LIMIT: usize = 4095;
 
-/// Copies what is in `from`, and what `from` is itself, into `to`, which is empty. `go_on` is asked often.
+/// Copies the contents and the attributes of the directory `from` into `to`, which is empty. `go_on` is asked often.
 pub(super) fn copy_tree(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -186,7 +186,7 @@ impl Copy<'_> {
         to.set_len(status.st_size.cast_unsigned())
     }
 
-    /// Gives a copy the owner, the attributes, the mode and the times of what it is a copy of.
+    /// Gives a copy the owner, the attributes, the mode and the times of its original.
     fn dress(
         &mut self,
         from: BorrowedFd<'_>,

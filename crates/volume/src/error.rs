@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a volume, or with how it was asked for.
+/// A defect of a volume, or of the request for it.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// A `--volume` that cannot be understood.
@@ -11,7 +11,7 @@ pub enum VolumeError {
     Text {
         /// The volume as the user gave it.
         volume: String,
-        /// What is wrong with it.
+        /// The defect, in words.
         reason: String,
     },
     /// A `--mount` that cannot be understood.
@@ -21,7 +21,7 @@ pub enum VolumeError {
         mount: String,
         /// The key that is wrong.
         key: String,
-        /// What is wrong with it.
+        /// The defect, in words.
         reason: String,
     },
     /// A tmpfs that cannot be mounted.
@@ -29,7 +29,7 @@ pub enum VolumeError {
     Tmpfs {
         /// The tmpfs as the user gave it.
         tmpfs: String,
-        /// What is wrong with it.
+        /// The defect, in words.
         reason: String,
     },
     /// Two mounts at one place.
@@ -59,7 +59,7 @@ pub enum VolumeError {
         container: String,
         /// The file that should say so.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect of the file, in words.
         problem: String,
     },
     /// A source that must be there.
@@ -75,15 +75,15 @@ pub enum VolumeError {
         path: PathBuf,
         /// The mount that it is on.
         mount: PathBuf,
-        /// What the mount has to be.
+        /// The kind of mount that it has to be.
         needed: &'static str,
-        /// What was asked for.
+        /// The option that asks for it.
         option: &'static str,
     },
     /// The image has a file where a volume is to be.
     #[error("{} is no directory in the image, and a volume is one; choose another place", .0.display())]
     NotADirectory(PathBuf),
-    /// What was mounted is not what was opened.
+    /// The file that was mounted is not the one that was opened.
     #[error(
         "{} in the container is not {}: something replaced it while the container was created; see who can write there, and try again",
         target.display(), path.display()

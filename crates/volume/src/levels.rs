@@ -11,15 +11,15 @@ use rustix::io::Errno;
 /// tree that people make comes near.
 pub(super) const LEVELS: usize = 256;
 
-/// The error of a deeper tree. `advice` is what to do about it.
+/// The error of a deeper tree. `advice` tells the user a remedy.
 pub(super) fn too_deep(advice: &str) -> io::Error {
     io::Error::other(format!(
         "directories in it are deeper than {LEVELS} levels; {advice}"
     ))
 }
 
-/// Opens a name in a directory as what it is, a link for example (`O_PATH`). `None` if nothing is there any more, or something is
-/// mounted there.
+/// Opens the file of that name in a directory itself, for example a link (`O_PATH`). `None` if nothing is there any more, or something
+/// is mounted there.
 pub(super) fn identified(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat2(directory, name, flags, Mode::empty(), one_step()) {

@@ -1,4 +1,4 @@
-//! What is mounted in a container: directories and files of the host (`--volume`, `--mount`), volumes, and memory (`--tmpfs`).
+//! The mounts of a container: directories and files of the host (`--volume`, `--mount`), volumes, and memory (`--tmpfs`).
 //!
 //! A *volume* is a directory that Xebec keeps for containers, by its name, and that outlives them:
 //!
@@ -10,20 +10,20 @@
 //!                .gone-<digits>       a volume that is being removed
 //! ```
 //!
-//! [`Volume`], [`Mount`] and [`Tmpfs`] are what a user asks for. [`ContainerVolumes`] plans the mounts of one container before its
-//! image is known, makes what is missing when it is, and compares what the container got with it. [`VolumeStore`] is what
-//! `xebec volume` works on.
+//! [`Volume`], [`Mount`] and [`Tmpfs`] are the requests of a user. [`ContainerVolumes`] plans the mounts of one container before its
+//! image is known, makes missing directories when it is, and compares the container's mounts with the plan. `xebec volume` works on
+//! a [`VolumeStore`].
 //!
 //! # Promises
 //!
-//! * What containers wrote to a volume is never followed as a link, and nothing outside the volume is removed
+//! * Files that containers wrote to a volume are never followed as links, and nothing outside the volume is removed
 //!   with it.
 //! * A new volume shows the files that the image has in its place, all of them or none: they are copied aside,
 //!   synced, and renamed.
 //! * A volume is not removed while a container uses it, also one that has ended and was kept.
 //! * Before a container's command runs, each mount is compared with what was opened for it on the host.
 //!
-//! # What this crate may use
+//! # Allowed dependencies
 //!
 //! `kernel`, and no other crate of Xebec. It knows no containers: it is given the directories of all, in each of which it keeps one
 //! file (`volumes.json`), and asks its caller which of them run ([`Place`]).
@@ -44,7 +44,7 @@
 //! `xebec cp` copies trees as well, by the crate `copy`, and by other rules, so there are two. Into a volume everything is copied as
 //! it is, devices, sockets and attributes among it, from an image that does not change, into a directory that nobody uses yet; half
 //! a copy is thrown away. `xebec cp` copies between trees that containers use meanwhile: it makes no device and keeps no attribute,
-//! drops bits, replaces what is there one file at a time, and a half of it stays. What they have in common is the loop.
+//! drops bits, replaces what is there one file at a time, and a half of it stays. They have only the loop in common.
 
 mod bind;
 mod container_volumes;

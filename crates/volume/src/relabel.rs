@@ -19,7 +19,7 @@ const HOSTS: [&str; 13] = [
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/root", "/run", "/sys", "/usr", "/var",
 ];
 
-/// Labels what is at `path`, which `opened` (`O_PATH`) is, with all that is in it. `file` is the label of the
+/// Labels the file or directory at `path`, which `opened` (`O_PATH`) is, with all that is in it. `file` is the label of the
 /// container's own files, if the host has SELinux.
 pub(super) fn relabel(
     path: &Path,
@@ -46,8 +46,8 @@ pub(super) fn relabel(
     label_tree(opened.as_fd(), LABEL, label.as_bytes()).map_err(VolumeError::file("label", path))
 }
 
-/// Sets an attribute of a file, or of a directory and all that is in it, through no link and onto no other mount. What was opened
-/// is labelled, not its name again, since a process that uses the directory may put something else in its place at any moment.
+/// Sets an attribute of a file, or of a directory and all that is in it, through no link and onto no other mount. It labels the
+/// opened file, and does not look up its name again: a process that uses the directory may put another file in its place at any moment.
 pub(super) fn label_tree(top: BorrowedFd<'_>, attribute: &CStr, label: &[u8]) -> io::Result<()> {
     set(top, attribute, label)?;
     let mut levels: Vec<Dir> = entered(top)?.into_iter().collect();

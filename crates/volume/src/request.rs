@@ -1,17 +1,17 @@
-//! What a user asks for: a directory of the host, or a volume, at a place in the container.
+//! A user's request for a mount: a directory of the host, or a volume, at a place in the container.
 
 use std::path::PathBuf;
 
 /// A directory or file of the host, or a volume, that a container sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// What is shown.
+    /// The directory, file or volume that the container sees.
     pub source: Source,
     /// Its absolute path in the container. The runtime creates it if it is missing.
     pub target: PathBuf,
     /// Whether the container can only read it.
     pub read_only: bool,
-    /// What the container sees of file systems that are mounted below the source.
+    /// How the container sees file systems that are mounted below the source.
     pub submounts: Submounts,
     /// Where mounts appear that are made later.
     pub propagation: Propagation,
@@ -39,7 +39,7 @@ pub enum Source {
     Anonymous,
 }
 
-/// What the container sees of file systems that are mounted below the source.
+/// How the container sees file systems that are mounted below the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Submounts {
     /// They are there, and are read-only if the mount is.

@@ -18,7 +18,7 @@ use super::error::VolumeError;
 use super::paths::{is_volume_name, random_name};
 use super::usage;
 
-/// What containers see of a volume.
+/// The directory of a volume that containers see.
 pub(super) const DATA: &str = "_data";
 
 /// The record of a volume.
@@ -56,7 +56,7 @@ pub struct VolumeInfo {
     pub containers: Vec<String>,
 }
 
-/// What `volume.json` says.
+/// The contents of `volume.json`.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct About {
@@ -106,7 +106,7 @@ impl VolumeStore {
         let _turn = self.turn()?;
         let new = self.temporary(NEW)?;
         make_closed(&new)?;
-        // Others may read what the owner of the files in it lets them.
+        // The owner of the files in it decides which of them others may read.
         let data = new.join(DATA);
         fs::create_dir(&data).map_err(VolumeError::file("make", &data))?;
         set_mode(&data, 0o755)?;

@@ -25,7 +25,7 @@ impl Volume {
     /// Reads a `--volume`. A source that begins with `.` is relative to `directory`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// [`VolumeError::Text`], with the defect in words.
     pub fn read(text: &str, directory: &Path) -> Result<Self, VolumeError> {
         read(text, directory).map_err(|reason| VolumeError::Text {
             volume: text.to_owned(),

@@ -141,7 +141,7 @@ mod tests {
             options("/run:exec,size=64m,mode=1770").unwrap(),
             "[nosuid,nodev,exec,size=64m,mode=1770]"
         );
-        // What the kernel does not read.
+        // Numbers that the kernel does not read as they are written.
         assert_eq!(
             options("/run:size=1.5MiB,nr_inodes=2kb").unwrap(),
             "[noexec,nosuid,nodev,size=1572864,nr_inodes=2048]"

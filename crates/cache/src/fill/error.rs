@@ -32,7 +32,7 @@ pub enum FillError {
         span: usize,
         /// Its bytes in the blob.
         source_range: Range<u64>,
-        /// What the decoder said; for a digest that differs, both digests.
+        /// The decoder's error; for a digest that differs, both digests.
         reason: String,
     },
     /// The bytes could not be kept.
@@ -81,7 +81,8 @@ impl FillError {
     }
 }
 
-/// What was asked for, and what became of it. Words that name the layer themselves are those of a registry, which say both.
+/// The message for a failed fetch: the thing asked for, its layer and the reason. A reason that names the layer itself is a
+/// registry's, which says all of this.
 fn fetched(what: &str, layer: &Digest, reason: &str) -> String {
     match reason.contains(&layer.to_string()) {
         true => reason.to_owned(),

@@ -1,9 +1,9 @@
 //! How much memory fills may take: for bytes that were fetched and are not decoded yet, and for what is being decoded.
 //!
 //! The author of an index can make spans that take 64 MiB of their blob, and 300 MiB while they are decoded, and any container may
-//! read many of them at once. So each layer may have [`LAYER_FETCHED`] of fetched bytes, and all together [`FETCHED`]; what is decoded waits for
-//! [`DECODED`], which takes as long as decoding does and no longer. Bytes come at the pace of a registry, so that some which are slow
-//! could have all of [`FETCHED`]: one group of usual size each layer may fetch whatever others hold.
+//! read many of them at once. So each layer may have [`LAYER_FETCHED`] of fetched bytes, and all together [`FETCHED`]. Decoding
+//! waits for [`DECODED`], and holds it no longer than it takes. Bytes come at the pace of a registry, so that a few slow layers
+//! could hold all of [`FETCHED`]: so each layer may fetch one group of usual size whatever others hold.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ pub(super) const GROUP_SOURCE_BYTES: u64 = 4 << 20;
 const FETCHED: u64 = 512 << 20;
 /// The same of one layer: a span of the largest kind and its windows, or 32 groups.
 const LAYER_FETCHED: u64 = 128 << 20;
-/// Bytes of what is being decoded, plain and as they are placed in the data space: one span of the largest kind, or some spans of
+/// Bytes that are being decoded, plain and as they are placed in the data space: one span of the largest kind, or some spans of
 /// usual size (1 MiB) for each thread that decodes.
 const DECODED: u64 = 384 << 20;
-/// What one group of a layer may take beside all others: a usual one, with its windows.
+/// Bytes that one group of a layer may take beside all others: those of a usual group, with its windows.
 const USUAL: u64 = GROUP_SOURCE_BYTES + (1 << 20);
-/// What is counted in: a semaphore has no room for bytes.
+/// The unit of the semaphores, in bytes: a semaphore has no room to count single bytes.
 const UNIT: u64 = 4 << 10;
 
-/// What all layers share.
+/// The memory that all layers share.
 #[derive(Debug)]
 pub struct Memory {
     fetched: Arc<Semaphore>,
@@ -42,7 +42,7 @@ impl Default for Memory {
     }
 }
 
-/// What one layer may take of it.
+/// The part of the memory that one layer may take.
 #[derive(Debug)]
 pub(super) struct Share {
     all: Arc<Memory>,
@@ -85,7 +85,7 @@ impl Share {
         }
     }
 
-    /// Waits until what decodes to so many bytes may be decoded.
+    /// Waits for the memory of a decoding that gives so many bytes.
     pub(super) async fn decode(&self, bytes: u64) -> Taken {
         let all = take(&self.all.decoded, bytes, DECODED).await;
         Taken {
@@ -102,7 +102,7 @@ fn semaphore(bytes: u64) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(units(bytes)))
 }
 
-/// What is larger than all there is takes all.
+/// Takes so many bytes of memory, at most `all`: a request for more than there is takes all.
 async fn take(from: &Arc<Semaphore>, bytes: u64, all: u64) -> Option<OwnedSemaphorePermit> {
     let units = u32::try_from(units(bytes.min(all))).unwrap_or(u32::MAX);
     // It is never closed.

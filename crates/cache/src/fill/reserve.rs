@@ -1,4 +1,4 @@
-//! Room first, then bytes: what could not be kept is not fetched.
+//! Room first, then bytes: bytes that could not be kept are not fetched.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use xebec_format::layer::{Span, SpanTable, Window};
 
-/// What one fetch asks for.
+/// The spans of one fetch, and the ranges that it asks for.
 pub(super) struct Run {
     /// The spans, each with its number.
     pub(super) spans: Vec<(usize, Span)>,

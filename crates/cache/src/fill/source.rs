@@ -26,7 +26,7 @@ pub enum Blob {
 /// How long a reader or command waits for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// As long as the source finds right for a person who waits.
+    /// As long as the source finds right for a user at the keyboard.
     Brief,
     /// Until then, if what is wrong can pass.
     Until(Instant),
@@ -43,7 +43,7 @@ impl Patience {
     }
 }
 
-/// What a source is asked for.
+/// A request to a source.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// Which blob.
@@ -54,11 +54,11 @@ pub struct Ask {
     pub patience: Patience,
     /// Sources, as they are named in [`Fetched::sources`], that sent wrong bytes: they are asked last.
     pub avoid: Vec<String>,
-    /// To be told what is waited for.
+    /// Tells what the request waits for.
     pub progress: Arc<Progress>,
 }
 
-/// What a source gives.
+/// The answer of a source.
 #[derive(Clone, Debug)]
 pub struct Fetched {
     /// The bytes.
@@ -67,7 +67,7 @@ pub struct Fetched {
     pub sources: Vec<(String, u64)>,
 }
 
-/// What kind of failure a source met.
+/// The kind of a source's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// It can pass without a change on this host: an outage, a lost login.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::progress::Progress;
 
-/// What fills did, for statistics. All counts only grow.
+/// Statistics of fills. All counts only grow.
 #[derive(Debug, Default)]
 pub struct FillStats {
     /// Ranges asked for by readers.

@@ -1,4 +1,4 @@
-//! Pages that a runtime image brings, and fetching what they must be compared with.
+//! Pages that a runtime image brings, and fetching the spans that they must be compared with.
 
 use super::*;
 use crate::layer::Compared;
@@ -29,8 +29,8 @@ impl Filler {
     }
 
     /// Returns once no page that `range` (bytes of the data space) touches is unverified: the spans of those that are
-    /// get fetched, compared and written, some groups at a time. What was wrong is then right, and
-    /// [`CachedLayer::take_mismatches`] tells of it. Missing pages stay missing, unless they are of such a span.
+    /// get fetched, compared and written, some groups at a time. Pages that were wrong are then right, and
+    /// [`CachedLayer::take_mismatches`] tells of them. Missing pages stay missing, unless they are of such a span.
     ///
     /// Must run inside a tokio runtime.
     ///

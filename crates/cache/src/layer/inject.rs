@@ -1,12 +1,12 @@
-//! Pages that come with a runtime image, and what becomes of them.
+//! Pages that come with a runtime image, from their injection to their comparison with the layer.
 //!
 //! They are verified against that image, not against the digests of the spans that they are in: a weaker witness, or
 //! an equal one. So they are noted as *unverified* ([`crate::unverified`]) until all their spans were written
-//! ([`CachedLayer::write_span`]), which compares what it writes over.
+//! ([`CachedLayer::write_span`]), which compares the pages that it writes over.
 //!
-//! What must hold, whatever runs at the same time: no page is present and not unverified while it holds injected
+//! The invariant, whatever runs at the same time: no page is present and not unverified while it holds injected
 //! bytes, and no verified byte is ever written over by an injected one. For that an injection has its pages to itself
-//! ([`crate::turns`]) from looking which are missing until they are claimed, and so has a fill from comparing to
+//! ([`crate::page_write_locks`]) from looking which are missing until they are claimed, and so has a fill from comparing to
 //! claiming. A fill that comes after finds the pages unverified, compares and writes; an injection that comes after
 //! finds them present and leaves them alone. The one case in between is a page at the boundary of two spans, of which
 //! only one was written: it is missing, but a part of it is verified. That part is kept when the page is injected.
@@ -38,7 +38,7 @@ enum Part {
 impl CachedLayer {
     /// Writes pages that were not compared with the digests of their spans: those that are missing, and no others. Each
     /// piece is the number of its first page, and the bytes from there on; of a page that is given twice, one is taken.
-    /// Bytes that are in no span are zero whatever is given. If the disk is full, room is made and it is tried once more.
+    /// Bytes that are in no span become zero, whatever bytes are given. If the disk is full, room is made and it is tried once more.
     /// Returns how many pages were written.
     ///
     /// All of it costs as many changes to the bitmaps as one piece would: give together what comes together.
@@ -64,7 +64,7 @@ impl CachedLayer {
         })
     }
 
-    /// The pieces in ascending order, each page once; what is next to each other is one.
+    /// The pieces in ascending order, each page once; neighbours are one block.
     fn blocks<'a>(&self, pieces: &[(u64, &'a [u8])]) -> io::Result<Vec<Block<'a>>> {
         let mut ordered = pieces.to_vec();
         ordered.sort_unstable_by_key(|(first, _)| *first);
@@ -139,7 +139,7 @@ impl CachedLayer {
         runs
     }
 
-    /// `given` for the missing pages of `run`, but what is known better: verified parts as they are, gaps zero.
+    /// `given` for the missing pages of `run`, except for bytes that are known better: verified parts as they are, gaps zero.
     fn keep_parts<'a>(&self, run: &Range<u64>, given: &'a [u8]) -> io::Result<Cow<'a, [u8]>> {
         let start = run.start * PAGE_SIZE;
         let mut right = Cow::Borrowed(given);
@@ -221,8 +221,8 @@ impl CachedLayer {
         !self.unverified(0..self.presence.pages()).is_empty()
     }
 
-    /// Whether any page that is present was injected and not compared, or may be taken for one after a power cut: it holds
-    /// what was injected then, if what it was compared with is not on the disk.
+    /// Whether any page that is present was injected and not compared, or may be taken for one after a power cut: if the bytes that
+    /// replaced the injected ones are not on the disk, the page holds the injected ones then.
     pub fn may_have_unverified(&self) -> bool {
         let all = 0..self.presence.pages();
         self.presence.unverified().may_remain(self.presence.held(all))
@@ -263,7 +263,7 @@ impl CachedLayer {
         std::mem::replace(&mut *mismatches, Bits::zero(pages)).runs(0..pages, true)
     }
 
-    /// What [`CachedLayer::take_mismatches`] gave was acted upon: a later process need not be told of it.
+    /// To be called after the result of [`CachedLayer::take_mismatches`] was acted upon: a later process need not be told of it.
     pub fn mismatches_are_heard(&self) {
         let mismatches = self.mismatches.lock();
         // Others may have been found meanwhile.

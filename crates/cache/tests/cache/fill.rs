@@ -199,7 +199,7 @@ impl Filled {
     }
 }
 
-/// Somebody who does not wait for what is gone.
+/// A reader that does not wait for bytes that are gone.
 async fn read(filler: &Arc<Filler>, range: Range<u64>) -> Result<(), FillError> {
     filler.ensure(range, Patience::Brief, &Ticket::default()).await
 }

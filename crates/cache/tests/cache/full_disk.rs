@@ -1,4 +1,4 @@
-//! Fills on a disk without room: what cannot be kept is not fetched, however often it is asked for, and readers go on as
+//! Fills on a disk without room: pages that cannot be kept are not fetched, however often readers ask, and readers go on as
 //! soon as there is room.
 
 use std::io;
@@ -28,7 +28,7 @@ const PAGES: u64 = 8;
 
 /// So much is left for others than data files.
 const KEPT_BACK: u64 = 1 << 20;
-/// What a disk tells that knows how much is left.
+/// The value of `told` for a disk that reports what is really left.
 const TRUTH: u64 = u64::MAX;
 
 /// The real disk, whose data files may take `left` bytes more, and which says that `told` are free.

@@ -1,5 +1,5 @@
 //! Power cuts at every step of a fill, an injection, a sync, an eviction and an index write, on a disk that loses what
-//! was not synced. After each, in another boot, whatever is claimed must be right or known to be unverified, and the
+//! was not synced. After each, in another boot, every claimed page must be right or known to be unverified, and the
 //! layer must go on to be filled.
 
 use std::io;
@@ -164,7 +164,7 @@ impl Truth {
         assert!(store.list().unwrap().is_empty());
     }
 
-    /// What runtime images do to a layer in its life.
+    /// Does to a layer what runtime images do in its life.
     fn live_with_injections(&self, disk: &CrashingDisk, store: &Store) {
         let open = || store.open_layer(self.key, &self.encoded).unwrap();
         let layer = open();
@@ -200,7 +200,7 @@ impl Truth {
         layer.sync(|| Ok(())).unwrap();
     }
 
-    /// Compares what is unverified.
+    /// Writes the spans of unverified pages, which compares them.
     fn check(&self, layer: &CachedLayer) {
         let spans = layer.unverified_spans(0..self.index.data_size);
         self.fill(layer, spans);
@@ -215,8 +215,8 @@ impl Truth {
         file.sync_data().unwrap();
     }
 
-    /// What comes next finds no lie, and can fill the layer so that a further power cut leaves none either. Gives the
-    /// pages that lied, and whether everything survived that cut.
+    /// Checks that the store finds no wrong page after the cut, and can fill the layer so that a further power cut leaves none
+    /// either. Returns the pages that were wrong, and whether everything survived that cut.
     fn go_on(&self, disk: &CrashingDisk, boot: BootId, random: &mut Rng) -> (u64, bool) {
         let store = self.store(disk, boot);
         store.clean();
@@ -319,8 +319,8 @@ fn forgetting_what_is_unverified_is_noticed() {
     assert!(has_lied);
 }
 
-/// States after a power cut in which injected pages are believed to be there, and in how many of these it is not on the disk
-/// who injected them: that is written before, and synced by the layer's sync only if `notes` says so.
+/// Counts states after a power cut in which injected pages are believed to be there, and those of them in which the disk does not
+/// say which image injected them. The note of that is written before, and synced by the layer's sync only if `notes` says so.
 fn cut_with_notes(notes: bool) -> (u64, u64) {
     let truth = truth();
     let disk = CrashingDisk::new();
@@ -332,7 +332,7 @@ fn cut_with_notes(notes: bool) -> (u64, u64) {
     disk.record();
     for who in 1..=3u8 {
         let pages = u64::from(who) * 4;
-        // Another each time, as who injects is added to those who did.
+        // Another value each time, as each injecting image is added to the earlier ones.
         note(&disk, Access::Create)
             .unwrap()
             .write_all_at(&[who], 0)

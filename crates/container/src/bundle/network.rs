@@ -68,8 +68,8 @@ impl Bundle {
         Ok(self.record.save(&self.dirs.run)?)
     }
 
-    /// Detaches the container from its network. What cannot be taken back is on record, and a later cleanup
-    /// tries again; it must not keep the container's files.
+    /// Detaches the container from its network. Changes that cannot be taken back are on record, and a later cleanup
+    /// tries again; they must not keep the container's files.
     pub(super) fn close_network(&mut self) {
         if let Some(Err(error)) = self.attaching.take().map(Attaching::close) {
             tracing::warn!(%error, id = self.id(), "cannot detach a container from its network; the next `xebec run` tries again");

@@ -1,7 +1,7 @@
 //! The limit of open files of a command that joins a container.
 //!
 //! runc is written in Go. A program in Go raises its soft limit to the hard one when it begins, and sets both
-//! back to what it found when it executes another program. `runc exec` does so after it has set the limits of
+//! back to their first values when it executes another program. `runc exec` does so after it has set the limits of
 //! the container, so the command would have this process's limit. So the runtime finds the container's limit.
 //! Go before 1.20 sets nothing back: there the soft limit may be the hard one, which is always the container's.
 

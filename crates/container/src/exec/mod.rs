@@ -49,7 +49,7 @@ const CONFIG_LIMIT: u64 = 64 << 20;
 /// keeps its handlers of these signals, so a program should end soon after this function returns.
 ///
 /// # Errors
-/// Whatever kept the command from running. A command that ran and ended is no error, whatever its exit code.
+/// The failure that kept the command from running. A command that ran and ended is no error, with any exit code.
 pub fn exec(record: &Record, options: &ExecOptions, dirs: &Directories) -> Result<ExitCode, RunError> {
     if options.tty && options.interactive && !terminal::stdin_is_terminal() {
         return Err(RunError::NoTerminal);
@@ -106,7 +106,7 @@ fn process_of(record: &Record, config: &Value, options: &ExecOptions) -> Result<
         Some(wanted) => {
             let root = record.open_root()?;
             let number = own["user"]["uid"].as_u64().unwrap_or_default().to_string();
-            // What the container was started with need not be listed any more.
+            // The user that the container was started with need not be listed any more.
             let before = user::resolve_at(&root, &number).map(|identity| identity.home);
             Some(process::Users {
                 wanted: user::resolve_at(&root, wanted)?,
@@ -174,7 +174,7 @@ impl Start<'_> {
         Ok(code)
     }
 
-    /// `is_heard` if what the runtime writes on standard error is seen by the user.
+    /// `is_heard` if the user sees the runtime's standard error.
     fn run(&self, mut command: Command, is_heard: bool) -> Result<(), RunError> {
         let limit = OpenFiles::of(self.process);
         let ended = self.runtime.spawn(|| command.status());

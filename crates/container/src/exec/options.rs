@@ -1,8 +1,8 @@
-//! What the user asks of a command that joins a container.
+//! The options of a command that joins a container.
 
 use crate::Screen;
 
-/// What is run in a container that runs.
+/// The command that joins a container, and its options.
 #[derive(Clone, Debug, Default)]
 pub struct ExecOptions {
     /// The command and its arguments; not empty.
@@ -17,7 +17,7 @@ pub struct ExecOptions {
     pub interactive: bool,
     /// Whether the command gets a terminal of its own, joined to this process's terminal.
     pub tty: bool,
-    /// What becomes known of the screen of that terminal.
+    /// The screen of that terminal, as far as it becomes known.
     pub screen: Screen,
     /// Whether this process does not wait for the command, which then has no input and no output.
     pub detach: bool,

@@ -1,7 +1,7 @@
 //! The `process.json` of a command that joins a container (runtime-spec, `config.md`, `process`).
 //!
-//! It is the process of the container's own configuration with another command line, so that whatever confines
-//! the container confines the command. Only what is named here differs.
+//! It is the process of the container's own configuration with another command line, so that everything that confines
+//! the container confines the command. The differences are named here, and there are no others.
 
 use serde_json::{Value, json};
 

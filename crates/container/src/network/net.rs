@@ -1,4 +1,4 @@
-//! What the user asks of a container's network, and what is recorded of it.
+//! A container's network: the user's options, and its part of the record.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -25,7 +25,7 @@ pub enum Net {
     Container(String),
 }
 
-/// What `--network` names. A network of that name need not exist.
+/// Reads the value of `--network`. A network of that name need not exist.
 impl FromStr for Net {
     type Err = RunError;
 
@@ -51,7 +51,7 @@ impl fmt::Display for Net {
     }
 }
 
-/// What the user asks of a container's network beside its name.
+/// The user's options for a container's network beside its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkOptions {
     /// Ports to publish.
@@ -64,7 +64,7 @@ pub struct NetworkOptions {
     pub aliases: Vec<String>,
     /// More lines for `/etc/hosts`.
     pub hosts: Vec<HostEntry>,
-    /// What replaces the host's settings for looking up names.
+    /// Settings for looking up names that replace the host's.
     pub resolver: ResolverOptions,
 }
 

@@ -68,7 +68,7 @@ impl NetworkPlan {
         }
     }
 
-    /// What the container's record says of it from the beginning.
+    /// The container's record of it from the beginning.
     pub(crate) fn to_record(&self, net: &Net, container: &str) -> Result<RecordedNetwork, RecordError> {
         let attachment = match self {
             NetworkPlan::Own(_) => {

@@ -2,7 +2,7 @@
 //!
 //! A process id alone kills nothing here, since the kernel may have given it to another process. The runtime
 //! is a child of this process that was not reaped, so its id is its own. A process that it started is opened
-//! first (a pidfd), and then looked at: if it still has that id, the id was its own all the time, and if the
+//! first (a pidfd), and then looked at. If it still has that id, the id was its own all the time. If the
 //! kernel names the runtime as its parent, the runtime started it.
 
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! What containers leave in records, on the disk and in the mount table, and its cleanup.
+//! Leftovers of containers in records, on the disk and in the mount table, and their cleanup.
 
 use std::fs;
 use std::time::{Duration, Instant};

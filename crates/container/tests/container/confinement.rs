@@ -1,4 +1,4 @@
-//! What a container can do, tried from inside it, and the effect of each option.
+//! The rights of a container, tried from inside it, and the effect of each option.
 
 use std::path::Path;
 
@@ -196,7 +196,7 @@ fn impossible_options_are_refused() {
     }
 }
 
-/// Names whatever of the host can be changed, opened or seen.
+/// Names everything of the host that can be changed, opened or seen.
 const LOOK: &str = r#"for place in /proc/sys /proc/bus /proc/fs /proc/irq /proc/sysrq-trigger /sys; do
     busybox find $place -type f -perm /222 2>/dev/null | while read -r file; do { true >> "$file"; } 2>/dev/null && echo "can be written: $file"; done
 done
@@ -221,7 +221,7 @@ fn nothing_of_the_host_can_be_changed_or_seen() {
     let mut case = case!();
     let run = shell(&mut case, LOOK);
     assert_eq!(run.stdout, "", "{run:?}");
-    // The same eyes see what there is if it is shown.
+    // The same script finds these things if they are shown.
     let mut open = case!();
     open.set("security", "systempaths=unconfined")
         .set("volume", "/tmp:/mnt");

@@ -23,7 +23,7 @@ fn stop(case: &Case, running: Running) {
     case.assert_clean();
 }
 
-/// What confines a process, as the kernel tells it.
+/// Prints the limits of a process, as the kernel tells them.
 const CONFINEMENT: &str = "grep -E '^(Cap|NoNewPrivs|Seccomp|Groups|Uid|Gid)' /proc/self/status; cat /proc/self/attr/current 2>/dev/null; ulimit -Hn; umask";
 
 /// The lines of [`CONFINEMENT`] that the container's own first command wrote, and those of a command that

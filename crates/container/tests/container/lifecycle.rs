@@ -90,7 +90,7 @@ fn a_start_that_fails_again_keeps_the_layer_and_the_reason() {
     assert_eq!(case.set("user", "nobody-here").run().code, 125);
     let reason = found(&case, "web").saved.unwrap().reason.unwrap();
     assert!(reason.contains("nobody-here"), "{reason}");
-    // What is wrong before the image is looked for.
+    // Errors that are found before the image is looked for.
     let reason = |case: &Case| found(case, "web").saved.unwrap().reason.unwrap();
     assert_eq!(case.set("net", "no-such-network").run().code, 125);
     assert!(reason(&case).contains("no-such-network"), "{}", reason(&case));
@@ -101,7 +101,7 @@ fn a_start_that_fails_again_keeps_the_layer_and_the_reason() {
     case.assert_clean();
 }
 
-/// A restart policy tries again, and what kept it from starting the container is known meanwhile.
+/// A restart policy tries again, and the reason of a failed start is known meanwhile.
 #[test]
 fn a_failed_restart_keeps_its_reason() {
     let mut case = case!();

@@ -1,7 +1,7 @@
 //! Containers for real: busybox on a runtime, as root.
 //!
 //! Each case runs its container in a process of its own (this same test binary), because signals and the
-//! death of the supervisor are what is tested. A watchdog ends each.
+//! death of the supervisor are tested. A watchdog ends each.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What a container shares with the host or with another container, and what else it is given.
+//! Namespaces that a container shares with the host or with another container, and other things that it is given.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn processes_and_memory_of_the_host_are_seen_if_the_user_says_so() {
     for kind in ["pid", "ipc"] {
         assert!(run.stdout.contains(&own(kind)), "{kind}: {run:?}");
     }
-    // What it left running ends with it.
+    // Processes that it left running end with it.
     let is_left = || {
         let processes = fs::read_dir("/proc").unwrap().flatten();
         processes

@@ -1,4 +1,4 @@
-//! What a container gets, and what it leaves.
+//! A container's surroundings, and its leftovers.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};

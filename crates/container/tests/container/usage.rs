@@ -1,4 +1,4 @@
-//! What a container uses, and its processes.
+//! The usage and the processes of a container.
 
 use xebec_container::{Record, processes, usage};
 

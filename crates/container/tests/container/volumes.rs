@@ -45,7 +45,7 @@ fn a_new_volume_shows_what_the_image_has_there() {
         fs::read_link(data.join("link")).unwrap(),
         PathBuf::from("/etc/passwd")
     );
-    // What is there stays, also if the image has something else by now.
+    // Files of the volume stay, also if the image has something else by now.
     fs::write(case.view().join("srv/data/later"), "").unwrap();
     case.shell("cat /srv/data/new; test -e /srv/data/later");
     let run = case.run();
@@ -233,7 +233,7 @@ fn mounts_come_from_above_and_tmpfs_too() {
     case.assert_clean();
 }
 
-/// Somebody who can write above the source replaces it by a link while the container is created. Without a
+/// A user with write access above the source replaces it by a link while the container is created. Without a
 /// prediction the runtime receives its configuration after the source was opened; here it is told to wait until
 /// the replacement.
 #[test]

@@ -91,7 +91,7 @@ pub(super) fn event_of(owed: &Owed) -> Event {
     }
 }
 
-/// What answers tell the event loop: how many events are owed, and that it may go on.
+/// The state that answers share with the event loop: how many events are owed, and whether it may go on.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) group: Arc<Group>,

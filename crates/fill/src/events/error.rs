@@ -2,7 +2,7 @@
 
 use xebec_kernel::journal::JournalError;
 
-/// What keeps a worker from serving.
+/// A failure that keeps a worker from serving.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
@@ -12,11 +12,11 @@ pub enum EventError {
          a worker is started by the keeper, not by hand"
     )]
     NotInherited {
-        /// What should have been there.
+        /// The kind of descriptor that is missing, in words.
         what: &'static str,
-        /// At which number.
+        /// The number that it should have.
         number: i32,
-        /// What was wrong with it.
+        /// The error of looking at that number.
         source: std::io::Error,
     },
     /// The journal could not be taken over.
@@ -25,7 +25,7 @@ pub enum EventError {
     /// The thread that reads events could not be started.
     #[error("cannot start the thread that reads events: {source}")]
     Thread {
-        /// What was wrong.
+        /// The error of the kernel.
         source: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What a worker gets from its keeper, and the first thing it does with it.
+//! The descriptors that a worker inherits from its keeper, and taking them over first of all.
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
@@ -27,7 +27,7 @@ pub struct Inherited {
     pub listener: UnixListener,
     /// Where containerd connects, if it listens.
     pub snapshots: UnixListener,
-    /// What [`super::EventLoop::start`] takes.
+    /// The events for [`super::EventLoop::start`].
     pub left: LeftEvents,
     locks: [OwnedFd; 2],
 }

@@ -6,7 +6,7 @@
 //!
 //! [`EventLoop::start`] then hands the left events to the [`EventHandler`], together with new ones, which one
 //! thread reads. The handler answers each of them whenever it can, from any thread, through its [`Answer`].
-//! What is promised:
+//! Promises:
 //! * Every event that was read is answered, by this worker or by a successor; see
 //!   [`xebec_kernel::journal`] for the rules.
 //! * Reading stops before the table of owed events is full or descriptors run short: readers then wait in the
@@ -40,7 +40,7 @@ pub trait EventHandler: Send + Sync + 'static {
     /// on. It must never read through a guarded or lazy mount.
     fn handle(self: Arc<Self>, event: Event, answer: Answer);
 
-    /// What people call a file, for log messages about events that are denied.
+    /// A name of a file for people, for log messages about events that are denied.
     fn describe(&self, file: FileIdentity) -> Option<String> {
         let _ = file;
         None

@@ -25,7 +25,7 @@ pub struct Load<'a> {
     readers: Vec<Child>,
 }
 
-/// What readers saw.
+/// The reads of all readers, and their outcome.
 pub struct Total {
     reads: u64,
     wrong: u64,

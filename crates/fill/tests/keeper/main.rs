@@ -1,7 +1,7 @@
 //! The keeper and its workers, killed at every point under load: readers block, then get the right bytes.
 //!
 //! Without the standard harness: this executable is test, keeper, worker and reader, by its first argument, so
-//! that a worker's `main` can do first what it must do first. Everything runs in a world of its own (see
+//! that a worker's `main` can take over its descriptors before anything else. Everything runs in a world of its own (see
 //! `isolation`), so that nothing is left behind.
 //!
 //! `XEBEC_KILL_SECONDS` sets how long the kill test runs (10 by default). Files filled page by page at random are

@@ -1,4 +1,4 @@
-//! What is tried, each by name in a world of its own.
+//! The scenarios, each by name in a world of its own.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;

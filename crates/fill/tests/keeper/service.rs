@@ -27,7 +27,7 @@ pub fn both_killed() {
     let load = Load::start(&daemon);
     let mut rounds = 0u64;
     load.go_on(kill_time() / 2, |chance| {
-        // What is said before the kill is in the socket, as it is for a real manager.
+        // Messages sent before the kill are in the socket, as they are for a real manager.
         manager.listen().unwrap();
         let old = keeper.take().unwrap();
         let worker = daemon.pids().1.and_then(|pid| Child::open(pid).ok());
@@ -103,7 +103,7 @@ pub fn stopped_and_forgotten() {
     assert!(daemon.read(0, 3).unwrap() == pattern(0, 3));
     assert!(daemon.kill_worker());
     assert!(daemon.read(0, 4).unwrap() == pattern(0, 4));
-    // It may answer before the keeper has written who it is.
+    // The worker may answer before the keeper has written its process id.
     daemon.wait_until("another worker", || daemon.pids().1 != worker);
     stop(&manager, &again);
 }

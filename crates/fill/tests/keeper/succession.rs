@@ -79,7 +79,7 @@ pub fn upgrades() {
     assert!(counters.contains("deaths: 0,"), "a worker died of it: {counters}");
 }
 
-/// What a worker that is replaced gives up is its successor's to answer: no reader gets an error because of an upgrade.
+/// A successor answers the events that a replaced worker gives up: no reader gets an error because of an upgrade.
 pub fn given_up() {
     let daemon = Daemon::start("gives-up");
     let reader = daemon.read_in_background(0, 7);
@@ -128,7 +128,7 @@ pub fn both_killed() {
     let daemon = Daemon::start("dies-with-its-keeper");
     assert!(daemon.read(1, 1).unwrap() == pattern(1, 1));
     let open = std::fs::File::open(crate::reader::guarded(&daemon.directory, 1)).unwrap();
-    // It may answer before the keeper has written who it is.
+    // The worker may answer before the keeper has written its process id.
     daemon.wait_until("the worker is known", || daemon.pids().1.is_some());
     let worker = Child::open(daemon.pids().1.unwrap()).unwrap();
     let mut keeper = daemon.keeper.unwrap();

@@ -1,4 +1,4 @@
-//! What an image is written for: the devices that its files are on, and what it says of itself.
+//! Devices that an image's files are on, and properties of the image as a whole.
 
 use crate::digest::Digest;
 use crate::{PAGE_SIZE, round_up_to_page};
@@ -7,7 +7,7 @@ use crate::{PAGE_SIZE, round_up_to_page};
 /// given to the mount in that place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// What the device is called in the image; the kernel does not look at it when the mount names devices.
+    /// The device's name in the image; the kernel does not look at it when the mount names devices.
     pub tag: [u8; 64],
     /// Size of the device in bytes.
     pub data_size: u64,
@@ -30,7 +30,7 @@ impl Device {
     }
 }
 
-/// What else an image says of itself.
+/// Properties of an image beside its tree and its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Options {
     /// The file system's UUID. Give different views different ones: overlayfs tells lower file systems apart by it.

@@ -6,7 +6,7 @@
 use super::disk::{BLOCK, DIRENT_SIZE, dirent, file_type};
 use crate::image::Child;
 
-/// What an entry of a directory needs besides its name.
+/// The fields of a directory's entry besides its name.
 #[derive(Clone, Copy)]
 pub(super) struct Target {
     pub(super) nid: u64,

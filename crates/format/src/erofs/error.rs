@@ -51,7 +51,7 @@ pub enum ErofsError {
         inode: InodeId,
         /// The attribute.
         name: String,
-        /// What is in the way.
+        /// The obstacle, in words.
         problem: &'static str,
     },
     /// A device number that does not fit 12 bits of major and 20 bits of minor number.
@@ -69,7 +69,7 @@ pub enum ErofsError {
     Tree {
         /// The inode.
         inode: InodeId,
-        /// What is wrong.
+        /// The defect, in words.
         problem: &'static str,
     },
 }

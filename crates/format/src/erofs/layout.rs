@@ -18,12 +18,12 @@ use crate::image::{Child, ImageTree, Inode, InodeId, InodeKind};
 pub(super) struct Place {
     /// Offset in the metadata area.
     pub(super) offset: u64,
-    /// What its attributes take behind it.
+    /// Length of its attributes behind it, in bytes.
     pub(super) xattr_size: u32,
     pub(super) layout: DataLayout,
     /// Length of its contents as `stat` shows it.
     pub(super) size: u64,
-    /// What its data needs.
+    /// The place of its data.
     pub(super) data: Data,
 }
 
@@ -171,7 +171,7 @@ struct Area {
     data_blocks: u64,
 }
 
-/// What an inode's data asks for.
+/// The layout and the room that an inode's data needs.
 struct Need {
     layout: DataLayout,
     size: u64,

@@ -12,7 +12,7 @@ use crate::layer::Xattr;
 const MAX_SHARED: usize = u8::MAX as usize;
 /// Longest attributes of one inode: the format counts units of four bytes with 16 bits.
 const MAX_INLINE: usize = XATTR_HEADER_SIZE + (u16::MAX as usize - 1) * 4;
-/// What a reference to a shared attribute takes.
+/// Length of a reference to a shared attribute, in bytes.
 const REFERENCE_SIZE: usize = 4;
 
 /// Prefixes of names, replaced by numbers.
@@ -36,7 +36,7 @@ pub(super) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    /// Chooses what is shared: whatever takes less space so. Places follow the order of inodes.
+    /// Chooses the attributes to share: those that take less space so. Places follow the order of inodes.
     pub(super) fn of(tree: &'a ImageTree) -> Result<Self, ErofsError> {
         let mut uses: HashMap<Key<'a>, usize> = HashMap::new();
         let mut order = Vec::new();
@@ -64,7 +64,7 @@ impl<'a> Shared<'a> {
         Ok(shared)
     }
 
-    /// What an inode's attributes take behind it, in bytes; 0 for none.
+    /// Length of an inode's attributes behind it, in bytes; 0 for none.
     pub(super) fn inline_size(&self, inode: InodeId, xattrs: &[Xattr]) -> Result<u32, ErofsError> {
         if xattrs.is_empty() {
             return Ok(0);

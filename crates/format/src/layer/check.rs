@@ -15,7 +15,7 @@ use crate::{PAGE_SIZE, round_up_to_page};
 /// Bytes of one content digest in the contents section.
 const CONTENT_DIGEST: u64 = 32;
 
-/// What in a layer index contradicts the rest of it.
+/// A contradiction in a layer index.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum InvalidIndex {
     /// Something of an entry.
@@ -23,7 +23,7 @@ pub enum InvalidIndex {
     Entry {
         /// Which entry.
         path: LayerPath,
-        /// What is wrong with it.
+        /// The defect, as the end of the message.
         problem: &'static str,
     },
     /// Something of a span.
@@ -31,7 +31,7 @@ pub enum InvalidIndex {
     Span {
         /// Which, counted from 0.
         number: usize,
-        /// What is wrong with it.
+        /// The defect, as the end of the message.
         problem: &'static str,
     },
     /// Something of a piece.
@@ -39,7 +39,7 @@ pub enum InvalidIndex {
     Piece {
         /// Which, counted from 0.
         number: usize,
-        /// What is wrong with it.
+        /// The defect, as the end of the message.
         problem: &'static str,
     },
     /// Something of the layer as a whole.

@@ -171,7 +171,7 @@ fn encode_span_columns(spans: &[Span], has_plain_stream: bool) -> [ColumnWriter;
             plain.difference(span.plain.start, last_plain);
             plain_length.number(span.plain.end.wrapping_sub(span.plain.start));
         } else {
-            // As long as `data`; where it starts says which part of what the chunk decodes to it is.
+            // As long as `data`; its start says which part of the decoded chunk it is.
             plain.number(span.plain.start);
         }
         data.difference(span.data.start, last_data);

@@ -52,9 +52,9 @@ pub struct Span {
     pub source: Range<u64>,
     /// Bits of the first source byte that belong to what comes before (0 to 7; gzip only).
     pub bit_offset: u8,
-    /// The range of the plain stream that decoding yields. For indexes taken from a table of contents it is the part
-    /// of what the chunk decodes to that is the data: several small files may share a chunk (eStargz's
-    /// `innerOffset`), and what is before and behind belongs to others or to the tar framing.
+    /// The range of the plain stream that decoding yields. For indexes taken from a table of contents it is the data's part
+    /// of the decoded chunk: several small files may share a chunk (eStargz's `innerOffset`). The bytes before and behind
+    /// belong to others or to the tar framing.
     pub plain: Range<u64>,
     /// The range of the data space that it gives: from the first to after the last byte of file contents in
     /// `plain`. Never empty: stretches of the plain stream without contents are in no span.

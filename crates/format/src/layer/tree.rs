@@ -35,11 +35,11 @@ pub struct Entry {
     pub path: LayerPath,
     /// Owner, mode, times; default for whiteouts.
     pub metadata: Metadata,
-    /// What it is.
+    /// The kind of the entry, with what only that kind has.
     pub kind: EntryKind,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A directory; one that exists already keeps its children and takes this metadata.

@@ -8,15 +8,15 @@ use crate::PAGE_SIZE;
 /// Whether so many bytes more may be held.
 pub type Room<'a> = dyn FnMut(u64) -> bool + 'a;
 
-/// What the allocator takes for a block besides its bytes.
+/// Memory that the allocator takes for a block besides its bytes.
 const BLOCK: usize = 16;
-/// What merging an entry and writing it to an EROFS image take besides the entry itself: its node and name, its inode and name
+/// Memory for merging an entry and writing it to an EROFS image, besides the entry itself: its node and name, its inode and name
 /// once more, and up to 100 bytes of the image, whose buffer doubles. Counted over the structures: 400 to 500 bytes.
 pub const MERGED_ENTRY: u64 = 512;
 /// Bits that are kept in memory for a page of a layer that is served: present, durable, unverified, wrong, touched.
 const BITS: u64 = 5;
 
-/// What an entry takes, and merging it.
+/// Memory of an entry and of merging it, in bytes.
 pub(super) fn of_entry(entry: &Entry) -> u64 {
     let kind = match &entry.kind {
         EntryKind::File { extents, .. } if extents.is_empty() => 0,
@@ -30,19 +30,19 @@ pub(super) fn of_entry(entry: &Entry) -> u64 {
     own as u64 + 2 * xattr_bytes(&entry.metadata.xattrs) + MERGED_ENTRY
 }
 
-/// What so many pieces and spans take. The fill service has a copy of them.
+/// Memory of so many pieces and spans, in bytes, with the copy that the fill service has.
 pub(super) fn of_table(pieces: usize, spans: usize) -> u64 {
     2 * (pieces * size_of::<Piece>() + spans * size_of::<Span>()) as u64
 }
 
-/// What serving a data space of so many bytes takes.
+/// Memory for serving a data space of so many bytes.
 pub(super) fn of_data(data_size: u64) -> u64 {
     // Divided first: the size is what somebody wrote, and is checked later.
     (data_size / PAGE_SIZE * BITS).div_ceil(8)
 }
 
 impl LayerIndex {
-    /// About how many bytes of memory the start of an image takes for this index. Never less than what is held of it.
+    /// About how many bytes of memory the start of an image takes for this index. Never less than the index itself takes.
     pub fn weight(&self) -> u64 {
         let entries: u64 = self.entries.iter().map(of_entry).sum();
         entries + of_table(self.pieces.len(), self.spans.len()) + of_data(self.data_size)

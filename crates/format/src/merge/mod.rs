@@ -248,7 +248,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// What is at the path goes first, as when unpacking; only then is the target looked for.
+    /// Removes the entry at the path first, as unpacking does; only then looks for the target.
     fn put_hardlink(
         &mut self,
         entry: &'a Entry,
@@ -301,7 +301,7 @@ impl<'a> Merge<'a> {
         });
     }
 
-    /// Removes a name as a whiteout does: what this layer brought stays, and so do the directories above it.
+    /// Removes a name as a whiteout does: entries of this layer stay, and so do the directories above them.
     fn white_out(&mut self, parent: NodeId, name: &'a [u8]) {
         let Some(link) = self.child(parent, name) else {
             return;

@@ -1,8 +1,8 @@
 //! Finds the directory that a path leads to, following symbolic links inside the root.
 //!
-//! As in containerd (`continuity/fs.RootPath`), a link's target is taken from the image's root when it is absolute,
-//! `..` never leads above the root, names that do not exist yet are taken as they are, and 255 links on one path
-//! are the limit. `..` after a link goes to the parent of where the link led, as in the kernel.
+//! As in containerd (`continuity/fs.RootPath`), a link's target is taken from the image's root when it is absolute, and
+//! `..` never leads above the root. Names that do not exist yet are taken as they are. A path may lead through 255 links
+//! at most.
 
 use std::borrow::Cow;
 
@@ -95,7 +95,7 @@ impl<'a> Merge<'a> {
             existing: vec![ROOT],
             missing: Vec::new(),
         };
-        // What is still to be walked, the next name last.
+        // The names that are still to be walked, the next one last.
         let mut rest: Vec<&'a [u8]> = path.split(|&b| b == b'/').rev().collect();
         let mut links = 0;
         while let Some(name) = rest.pop() {

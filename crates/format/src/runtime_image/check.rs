@@ -1,4 +1,4 @@
-//! Checks that a [`Recording`] keeps what its types promise, so that those who plan and load by it need not.
+//! Checks that a [`Recording`] keeps what its types promise, so that planning and loading by it need no checks of their own.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use super::{PageRun, Recording, SeenRun, Segment, Service, ServiceKey};
 use crate::PAGE_SIZE;
 use crate::layer::limits::{MAX_DATA, MAX_FILE};
 
-/// What in a recording contradicts the rest of it.
+/// A contradiction in a recording.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum InvalidRecording {
     /// Something of a layer.
@@ -19,7 +19,7 @@ pub enum InvalidRecording {
     Layer {
         /// Which, counted from 0.
         number: usize,
-        /// What is wrong with it.
+        /// The defect, as the end of the message.
         problem: &'static str,
     },
     /// Something of a service.
@@ -27,7 +27,7 @@ pub enum InvalidRecording {
     Service {
         /// Which, counted from 0.
         number: usize,
-        /// What is wrong with it.
+        /// The defect, as the end of the message.
         problem: &'static str,
     },
     /// Something of a zone.
@@ -35,7 +35,7 @@ pub enum InvalidRecording {
     Zone {
         /// Which, counted from 0.
         number: usize,
-        /// What is wrong with it.
+        /// The defect, as the end of the message.
         problem: &'static str,
     },
     /// Something of an index that a zone carries.
@@ -43,7 +43,7 @@ pub enum InvalidRecording {
     Index {
         /// Which, counted from 0.
         number: usize,
-        /// What is wrong with it.
+        /// The defect, as the end of the message.
         problem: &'static str,
     },
     /// Something of a segment.
@@ -51,7 +51,7 @@ pub enum InvalidRecording {
     Segment {
         /// Which, counted from 0.
         number: usize,
-        /// What is wrong with it.
+        /// The defect, as the end of the message.
         problem: &'static str,
     },
     /// Something of the recording as a whole.
@@ -242,7 +242,7 @@ impl Recording {
     }
 }
 
-/// What can be wrong with a list of runs.
+/// A defect of a list of runs.
 enum Problem {
     Outside,
     Divided,
@@ -265,7 +265,7 @@ fn ensure(holds: bool, problem: &'static str) -> Result<(), InvalidRecording> {
     }
 }
 
-/// Checks what is not pages; what the texts count for (see [`TEXT_COST`]).
+/// Checks the fields of a service other than pages. Returns the bytes that its texts count for (see [`TEXT_COST`]).
 fn check_texts(service: &Service) -> Result<u64, &'static str> {
     let ServiceKey { argv, env } = &service.key;
     if argv.is_empty() || argv.len() as u64 > MAX_WORDS || env.len() as u64 > MAX_WORDS {

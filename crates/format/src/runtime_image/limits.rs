@@ -19,8 +19,8 @@ pub const MAX_WORDS: u64 = 4096;
 pub const MAX_WORD: usize = (128 << 10) - 1;
 /// Most bytes of all texts of a recording: twice what Linux hands to one process (`ARG_MAX` is 2 MiB by default).
 pub const MAX_TEXTS: u64 = 4 << 20;
-/// What an argument, a name or a value counts for besides its bytes, so that many empty ones count too: about what
-/// keeping one in memory takes.
+/// Bytes that an argument, a name or a value counts for besides its own, so that many empty ones count too: about the
+/// memory that keeping one takes.
 pub const TEXT_COST: usize = 32;
 /// Longest description of a probe, and longest name of a recorder.
 pub const MAX_NOTE: usize = 4096;

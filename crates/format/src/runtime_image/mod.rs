@@ -9,9 +9,9 @@
 //! A recording never changes once it is published. The next one of the same image may use segments of the zones before
 //! it, so that a page is stored once however many services read it.
 //!
-//! * [`Recording::encode`], [`Recording::decode`], [`Recording::check`]: the bytes, and what may be relied on.
+//! * [`Recording::encode`], [`Recording::decode`], [`Recording::check`]: the bytes, and the promises that they keep.
 //! * [`lay_out`]: pages in the order in which they were read become a zone.
-//! * [`wanted`], [`ranges`], [`open_segment`]: what to ask for, in which pieces, and what came.
+//! * [`wanted`], [`ranges`], [`open_segment`]: the segments to ask for, the ranges to ask by, and the pages that came.
 
 mod check;
 mod decode;
@@ -40,7 +40,7 @@ pub struct Recording {
     pub image: Digest,
     /// The layers that pages are named in, each once, in any order; usually as in the image, lowest first.
     pub layers: Vec<RecordedLayer>,
-    /// What was recorded, no [`ServiceKey`] twice.
+    /// The services that were recorded, no [`ServiceKey`] twice.
     pub services: Vec<Service>,
     /// Pages that are all zero, each once and in no segment; usually in the order in which they were first read.
     pub zeros: Vec<PageRun>,
@@ -106,7 +106,7 @@ pub struct SeenRun {
     pub seen: u8,
 }
 
-/// What a container is told to run: this makes it another service of the same image.
+/// The command line and environment of a container: another key makes it another service of the same image.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceKey {
     /// The program and its arguments.
@@ -115,10 +115,10 @@ pub struct ServiceKey {
     pub env: BTreeMap<String, String>,
 }
 
-/// What was recorded of one service.
+/// The recording of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// What was run.
+    /// The command line and environment that were run.
     pub key: ServiceKey,
     /// How it was known that the start was over; for people.
     pub probe: String,
@@ -157,7 +157,7 @@ pub struct Segment {
 }
 
 impl Recording {
-    /// What is recorded of the service with this key.
+    /// The recording of the service with this key.
     pub fn service(&self, key: &ServiceKey) -> Option<&Service> {
         self.services.iter().find(|service| service.key == *key)
     }

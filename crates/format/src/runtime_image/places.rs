@@ -2,7 +2,7 @@
 
 use super::{PageRun, Recording};
 
-/// What holds pages.
+/// The part of a recording that holds a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// The segment with this place in [`Recording::segments`].
@@ -58,7 +58,7 @@ impl Places {
         overlap(self.0.iter().map(|held| held.run))
     }
 
-    /// The parts of `run` that are held, in the order of their pages, and by what.
+    /// The parts of `run` that are held, in the order of their pages, each with its holder.
     pub(super) fn parts(&self, run: PageRun) -> impl Iterator<Item = (PageRun, &Held)> + '_ {
         let from = self
             .0

@@ -1,4 +1,4 @@
-//! What to ask for: the segments that a start needs, and the byte ranges that they are in.
+//! The segments that a start needs, and the byte ranges to fetch them by.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -13,14 +13,14 @@ use crate::frame::decompress;
 /// with half as many pages a zone is 8 % larger, with four times as many 8 % smaller (measured as below).
 pub const SEGMENT_PAGES: usize = 64;
 
-/// Of 40 MB of pages that runs through libraries and Python's files of Debian touch, in segments of 64, zstd leaves 19.2 %
-/// at level 3, 17.5 % at level 9, and 16.4 % at level 19, which takes twenty times as long (2 MB/s, a 40 MB start would
+/// Measured on 40 MB of pages that runs through libraries and Python's files of Debian touch, in segments of 64: zstd leaves
+/// 19.2 % at level 3, 17.5 % at level 9, and 16.4 % at level 19. Level 19 takes twenty times as long (2 MB/s, a 40 MB start would
 /// wait for 20 s on one processor).
 const ZSTD_LEVEL: i32 = 9;
 
 const PAGE: usize = PAGE_SIZE as usize;
 
-/// What [`lay_out`] made.
+/// The zone and segments that [`lay_out`] made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaidOut {
     /// The zone that was written.
@@ -165,7 +165,7 @@ pub enum SegmentError {
     /// They are more or fewer than the recording says.
     #[error("a segment has {got} compressed bytes instead of {expected}")]
     Length {
-        /// What the recording says.
+        /// The length in the recording, in bytes.
         expected: u32,
         /// How many there are.
         got: usize,
@@ -176,9 +176,9 @@ pub enum SegmentError {
     /// The pages are not those that were recorded.
     #[error("wrong pages in a segment: expected {expected}, got {got}")]
     Digest {
-        /// What the recording says.
+        /// The digest in the recording.
         expected: SegmentDigest,
-        /// What came.
+        /// The digest of the pages that came.
         got: SegmentDigest,
     },
 }

@@ -365,7 +365,7 @@ fn attributes_of_layers_do_not_steer_overlayfs() {
     assert_eq!(hidden, Vec::<std::ffi::OsString>::new());
 }
 
-/// What directory `d` of an image over another directory lists, and its `opaque` attribute, through overlayfs.
+/// The names in directory `d` of an image over another directory, and its `opaque` attribute, as overlayfs shows them.
 fn overlay_over(
     tree: &ImageTree,
     scratch: &Path,

@@ -26,7 +26,7 @@ proptest! {
         prop_assert_eq!(SpanTable::decode(&bytes).unwrap(), index.span_table());
     }
 
-    /// Whatever is read back from damaged bytes keeps the promises, or it is an error; nothing panics.
+    /// An index that is read back from damaged bytes keeps the promises, or decoding fails with an error; nothing panics.
     #[test]
     fn damaged_bytes_are_refused_or_sound(
         index in index(),

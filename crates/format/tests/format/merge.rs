@@ -153,7 +153,7 @@ fn missing_parents_are_made() {
 fn whiteouts_remove_what_lower_layers_brought() {
     check(&[&["a", "d/", "d/x"], &["-a", "-d"]], &[]);
     check(&[&["a"], &["-a", "a"]], &["a:1"]);
-    // Not what containerd does: it would remove the layer's own file.
+    // containerd does otherwise: it would remove the layer's own file.
     check(&[&["a"], &["a", "-a"]], &["a:1"]);
     check(&[&["d/ @1", "d/x"], &["d/y", "-d"]], &["d/@1", "d/y:1"]);
     check(&[&["d/ @1", "d/x"], &["-d", "d/y"]], &["d/@0", "d/y:1"]);
@@ -281,7 +281,7 @@ fn as_many_implied_directories_as_honest_archives_have() {
     assert!(merged(&[&lines]).is_ok());
     let refused = merged(&[&lines, &["one/more"]]);
     assert_eq!(refused, Err(MergeError::TooManyImplied));
-    // What a layer describes is not implied.
+    // Directories that a layer describes are not implied.
     assert!(merged(&[&lines, &["one/", "one/more"]]).is_ok());
 }
 

@@ -28,7 +28,7 @@ proptest! {
         prop_assert_eq!(Recording::decode(&bytes).unwrap(), recording);
     }
 
-    /// Whatever is read back from damaged bytes keeps the promises, or it is an error; nothing panics.
+    /// A recording that is read back from damaged bytes keeps the promises, or decoding fails with an error; nothing panics.
     #[test]
     fn damaged_bytes_are_refused_or_sound(
         recording in recording(),
@@ -525,7 +525,7 @@ fn every_broken_promise_is_named() {
             error.to_string().contains(message),
             "case {number}: {error} does not say {message:?}"
         );
-        // Some have no encoding: what is written has not the fault. What is read is never what was broken.
+        // Some faults have no encoding, and the written bytes lack them. The broken recording never comes back.
         let read = Recording::decode(&recording.encode());
         assert!(
             read.is_err() || read.is_ok_and(|read| read != recording),

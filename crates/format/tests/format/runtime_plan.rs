@@ -1,4 +1,4 @@
-//! Zones: what is laid out comes back page by page, and what is planned brings what is missing and nothing else.
+//! Zones: pages that are laid out come back one by one, and a plan brings the missing pages and nothing else.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -14,7 +14,7 @@ use crate::support::recordings::{Page, pages, recording, small};
 
 const PAGE: usize = 4096;
 
-/// What a page holds: one in five nothing, others text that compresses or noise that does not.
+/// Contents of a page: zeros for one page in five, otherwise text that compresses or noise that does not.
 fn contents((layer, page): Page) -> [u8; PAGE] {
     let mut state = (u64::from(layer) << 32 | page).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = [0; PAGE];
@@ -139,7 +139,7 @@ proptest! {
     }
 
     /// The ranges bring each wanted segment in one piece and in order; between them nothing that could have been
-    /// bridged is left out, and what is read over is at most the bridges.
+    /// bridged is left out, and no gap that they read over is longer than the bridge.
     #[test]
     fn ranges_bridge_what_they_may(recording in recording(), chosen in any::<u64>(), bridge in 0u64..60_000) {
         let segments = &recording.segments;

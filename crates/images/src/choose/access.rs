@@ -1,17 +1,17 @@
 //! Whether an image may be shown a layer that is here.
 //!
-//! The author of an image can list any layers in it. A pull would have to get them from the image's own repository, with
-//! the login for that; so must a start, however much of a layer is here: else every user who knows the digest of a private layer
-//! could read it. So `roots.json` has the repositories whose images may be shown the layer. Among them is the one that brought
+//! The author of an image can list any layers in it. A pull would have to get them from the image's own repository, with the
+//! login for that. A start must do the same, however much of a layer is here: otherwise every user with the digest of a private
+//! layer could read it. So `roots.json` has the repositories whose images may be shown the layer. Among them is the one that brought
 //! its index when nothing of it was here, at no request, and those from which it was read whole. Any other must show once that it
 //! has the layer, which counts for as long as the layer is kept, also while no registry can be asked.
 //!
 //! A registry in which another repository is known to have the layer is asked for one byte: it has the blob, and decides which users
 //! may read it. Any other registry may belong to the author of the image, and lie. It must give pieces of the layer,
-//! which are compared with the index. They are drawn by lot, once for all repositories: a user who knows a part of the layer, as of
+//! which are compared with the index. They are drawn by lot, once for all repositories: a user with a part of the layer, as of
 //! a program that is public but for its key, cannot try until that part is drawn. Large pieces are as likely as all the small ones that
-//! are as large together, and what cannot be asked for is drawn, too, and then nothing is shown: what is left out would be what
-//! nobody has to know.
+//! are as large together. Pieces that cannot be asked for are drawn, too, and then nothing is shown: nobody would have to know
+//! pieces that are left out.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -46,8 +46,8 @@ const DRAWS: usize = 64;
 /// Pieces up to this size are asked for at the same time; spans have some hundred KiB. Of an image's larger ones one is held at a
 /// time.
 const LARGE: u64 = 2 << 20;
-/// Largest piece that is asked for, and decoded: what the spans of lazy layers have at most ([`MAX_LAZY_PLAIN`]), and what the pages
-/// of small files take more.
+/// Largest piece that is asked for, and decoded: the largest span of a lazy layer ([`MAX_LAZY_PLAIN`]), and the room that the pages
+/// of small files take besides.
 const LARGEST: u64 = 4 * MAX_LAZY_PLAIN;
 
 impl Choice<'_> {
@@ -56,7 +56,7 @@ impl Choice<'_> {
         facts::is_open_to(&self.images.store, key, &self.repository)
     }
 
-    /// The same, but if it is not known the repository is asked, and what it shows is noted.
+    /// The same, but if it is not known the repository is asked, and its answer is noted.
     ///
     /// # Errors
     /// Why the layer must not be used, in words.
@@ -77,7 +77,7 @@ impl Choice<'_> {
         noted.map(drop).map_err(|failure| failure.to_string())
     }
 
-    /// Whether the image's repository gives what only a repository with the layer can give.
+    /// Whether the image's repository gives bytes that only a repository with the layer can give.
     async fn shows(&self, layer: &PreparedLayer) -> Result<(), String> {
         let key = layer.key;
         let registry = self.repository.as_str().split('/').next().unwrap_or_default();
@@ -123,7 +123,7 @@ impl Choice<'_> {
 
     /// Gets a piece of a layer from the image's repository, and compares it with the index.
     async fn compare(&self, layer: &PreparedLayer, table: &Arc<SpanTable>, span: Span) -> Result<(), String> {
-        // What comes and what it is decoded to; the index may be of somebody who wants much to be held.
+        // The fetched bytes and the decoded ones count; the author of the index may want this host to hold much.
         let held = self
             .account
             .hold(length(&span.source).saturating_add(size(&span)));
@@ -141,7 +141,7 @@ impl Choice<'_> {
         decoded.map_err(|error| error.to_string())
     }
 
-    /// What decoding a piece needs of what is before it, from here or else from the image's repository. A repository that gives
+    /// The window that decoding a piece needs, from here or else from the image's repository. A repository that gives
     /// wrong bytes gains nothing: the decoded piece is compared.
     async fn window(&self, layer: &PreparedLayer, window: &Window) -> Result<Bytes, String> {
         let here = self.images.store.folder(layer.key).join("windows");
@@ -166,7 +166,7 @@ impl Choice<'_> {
     }
 }
 
-/// The pieces of a layer that a lot says, each as likely as it is large in the registry: what takes little there is easily known.
+/// The pieces of a layer that a lot draws, each as likely as it is large in the registry: small pieces are easily known.
 fn drawn(table: &SpanTable, lot: u64) -> Vec<Span> {
     let mut end = 0_u64;
     let add = |span: &Span| {
@@ -187,7 +187,8 @@ fn drawn(table: &SpanTable, lot: u64) -> Vec<Span> {
     spans.cloned().collect()
 }
 
-/// A part of a frame that is too large to be decoded does not say what it takes in the registry.
+/// The size by which a piece is drawn: its bytes in the registry. A part of a frame that is too large to be decoded does not tell
+/// them, and has its [`size`].
 fn weight(span: &Span) -> u64 {
     match length(&span.source) {
         PART_SOURCE => size(span),
@@ -195,7 +196,7 @@ fn weight(span: &Span) -> u64 {
     }
 }
 
-/// How large a piece is: of what is fetched, of what it is decoded to, and of what that is in the data space, the largest.
+/// The size of a piece: the largest of its fetched bytes, its decoded bytes and its bytes in the data space.
 fn size(span: &Span) -> u64 {
     let ranges = [&span.source, &span.plain, &span.data];
     ranges.map(length).into_iter().max().unwrap_or_default()

@@ -16,8 +16,8 @@ use super::choice::{Choice, FoundArtifact, Outcome};
 use crate::prepared_layer::PreparedLayer;
 use crate::registry_failure::registry_failure;
 
-/// Index artifacts of one image that are looked at. Anyone who may push can attach any number; a user who wants to hide a
-/// good one behind many can, but that costs laziness, never truth.
+/// Index artifacts of one image that are looked at. Any user who may push can attach any number. A user can hide a
+/// good one behind many, but that costs laziness, never truth.
 const MAX_ARTIFACTS: usize = 32;
 
 impl Choice<'_> {
@@ -78,7 +78,7 @@ impl Choice<'_> {
         }
     }
 
-    /// What an artifact adds to the record of what vouches for its indexes.
+    /// A change of a record: the evidence that an artifact adds for its indexes.
     fn vouches(&self, found: &FoundArtifact) -> impl FnOnce(&mut Record) + Send + use<> {
         let (binding, signing) = (found.binding.clone(), found.signing.clone());
         let listing = found.listed.then(|| Listing::new(&self.repository));
@@ -101,7 +101,7 @@ impl Choice<'_> {
         self.client.blob(repository, &wanted, MAX_INDEX).await
     }
 
-    /// The image's index artifacts: what an image index on the way binds, then what the registry lists.
+    /// The image's index artifacts: first those that an image index on the way binds, then those that the registry lists.
     pub(super) async fn find_artifacts(&self) -> Result<Vec<FoundArtifact>, Failure> {
         let mut artifacts = Vec::new();
         if let Some((_, bytes)) = &self.found.image_index
@@ -110,7 +110,7 @@ impl Choice<'_> {
             artifacts.extend(self.fetch_artifact(bound.artifact, Some(binding), false).await);
         }
         if !artifacts.is_empty() {
-            // What the name itself covers is the strongest there is: nothing the registry lists could add to it.
+            // An artifact that the name itself covers is the strongest there is: nothing the registry lists could add to it.
             return Ok(artifacts);
         }
         // To take a registry's bad moment for "there is none" would make this start silently slow.

@@ -23,7 +23,7 @@ use crate::referrers::Referrers;
 /// Layers of an image that are asked for at the same time: few, for all pieces of each are held, 64 MiB of them.
 pub(crate) const SHOWING: u32 = 4;
 
-/// What choosing needs to know of one image.
+/// The context in which the indexes of one image are chosen.
 pub struct Choice<'a> {
     pub(crate) images: &'a Images,
     pub(crate) client: Client,

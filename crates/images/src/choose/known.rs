@@ -1,4 +1,4 @@
-//! What this host knows of a layer: the indexes in its cache, and what vouches for them.
+//! This host's knowledge of a layer: the indexes in its cache, and the evidence for them.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Choice<'_> {
         self.policy.choose(&self.repository, self.found.naming(), roots)
     }
 
-    /// What vouches for an index, for this image.
+    /// The roots of trust of an index, for this image.
     pub(super) fn roots(&self, key: LayerKey) -> Roots {
         facts::load(&self.images.store, key).roots(&self.repository, &self.found.path())
     }

@@ -13,7 +13,7 @@ use super::choice::{Choice, Outcome};
 use crate::prepared_layer::PreparedLayer;
 
 impl Choice<'_> {
-    /// What vouches for the indexes that are offered from now on.
+    /// Sets the evidence for the indexes that are offered from now on.
     pub fn vouch(&mut self, evidence: Evidence) {
         self.offered.evidence = evidence;
     }

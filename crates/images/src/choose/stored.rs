@@ -12,7 +12,7 @@ use crate::found_image::FoundImage;
 use crate::images::Images;
 use crate::referrers::Referrers;
 
-/// What this host keeps of an image's lowest layers.
+/// A judgement of the indexes that this host keeps of an image's lowest layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     /// There is an index of each that may be used, and none says another diff ID than the image.
@@ -22,7 +22,7 @@ pub(crate) struct Stored {
 }
 
 impl Images {
-    /// Judges whether the indexes that this host keeps of an image's lowest layers may be used. Says nothing of what they show.
+    /// Judges whether the indexes that this host keeps of an image's lowest layers may be used. Does not compare their contents.
     ///
     /// # Errors
     /// [`FailureKind::Trust`] when there are some of a layer, and none may be used.

@@ -75,7 +75,7 @@ mod tests {
         tar.into_bytes()
     }
 
-    /// What is said when an image with layers of these sizes is prepared that has no indexes.
+    /// The notices that appear when an image with layers of these sizes is prepared that has no indexes.
     async fn said(sizes: &[usize]) -> Vec<String> {
         let notices = heard(sizes).await.into_iter();
         let notices = notices.filter_map(|reply| match reply {

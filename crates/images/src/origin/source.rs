@@ -50,12 +50,12 @@ struct Inner {
     /// Blobs that come whole, of registries that ignore ranges.
     spools: Mutex<HashMap<Digest, WholeBlobDownload>>,
     whole_windows: tokio::sync::Mutex<()>,
-    /// What the index says of its windows.
+    /// The section of windows, as the index describes it.
     windows_section: Option<Section>,
     windows: Mutex<Option<Arc<File>>>,
 }
 
-/// What a [`LayerSource`] is made of.
+/// The parts of a [`LayerSource`].
 pub struct LayerSourceParts<'a> {
     /// Clients of the registries.
     pub clients: Arc<Clients>,
@@ -110,7 +110,7 @@ impl Source for LayerSource {
     }
 }
 
-/// What is wrong on this host; waiting does not help.
+/// An error of this host; waiting does not help.
 fn local(reason: impl std::fmt::Display) -> SourceError {
     SourceError {
         kind: FaultKind::Lasting,
@@ -137,7 +137,7 @@ fn of_client(error: &ClientError) -> SourceError {
     }
 }
 
-/// What several origins said: worth waiting if one of them is.
+/// The errors of several origins as one: worth waiting if one of them is.
 fn all_of(errors: Vec<SourceError>) -> SourceError {
     let has = |kind| errors.iter().any(|error: &SourceError| error.kind == kind);
     let kind = match (has(FaultKind::Passing), has(FaultKind::Wrong)) {
@@ -333,7 +333,7 @@ impl Inner {
         let client = watched(&client);
         let answer = match self.clients.tried() {
             None => patiently(client).await,
-            // A pull reads what it unpacks onto, and only when it has ended its login is everybody's.
+            // A pull reads the layers that it unpacks onto, and its login is everybody's only when it has ended.
             Some(tried) => match read(client.clone()).await {
                 Err(ClientError::Unauthorized { .. } | ClientError::Denied { .. }) => {
                     let client = tried.get(origin.docker_config.as_deref());

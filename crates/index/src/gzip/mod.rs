@@ -3,7 +3,7 @@
 //! [`header_length`] parses a member's header; `GzipReader` streams through all members of a blob, checks
 //! CRC-32 and length of each, and lets its caller mark access points at block and member boundaries.
 //!
-//! What follows the last member: zeros are padding, as GNU gzip has it. Anything else is refused, as Go's reader
+//! After the last member, zeros are padding, as GNU gzip has it. Anything else is refused, as Go's reader
 //! does, which most image tools use: a layer that two tools read differently is not worth running.
 
 mod reader;
@@ -44,7 +44,7 @@ pub enum GzipError {
     Header {
         /// Offset in the blob.
         at: u64,
-        /// What is wrong.
+        /// The defect, in words.
         problem: &'static str,
     },
     /// The deflate stream is wrong.
@@ -52,7 +52,7 @@ pub enum GzipError {
     Inflate {
         /// Offset in the blob.
         at: u64,
-        /// What is wrong.
+        /// The defect of the stream.
         error: InflateError,
     },
     /// The blob ends inside a header or trailer.
@@ -68,9 +68,9 @@ pub enum GzipError {
         at: u64,
         /// Which of the two.
         what: &'static str,
-        /// What the trailer says.
+        /// The value in the trailer.
         expected: u32,
-        /// What was decoded.
+        /// The value that the decoded bytes have.
         found: u32,
     },
     /// Something other than zeros or a member follows a member.
@@ -81,7 +81,7 @@ pub enum GzipError {
     },
 }
 
-/// What is wrong with a header, without its place.
+/// A defect of a header, without its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// Not a gzip member.

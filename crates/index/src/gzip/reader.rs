@@ -7,7 +7,7 @@ use super::{GzipError, HeaderError, MAGIC, MAX_HEADER, TRAILER, header_length};
 use crate::inflate::{Decoder, HISTORY, INPUT_LOW, Input, OUTPUT_SLACK, Output, References, Stop};
 use crate::source::Source;
 
-/// What [`GzipReader::next`] came to.
+/// The place or condition at which [`GzipReader::next`] stopped.
 pub(crate) enum Event {
     /// A member starts here.
     Member,
@@ -15,7 +15,7 @@ pub(crate) enum Event {
     Block,
     /// The buffer is full: take it with [`GzipReader::take_output`].
     Output,
-    /// What is needed of the history before the point that was [watched](GzipReader::watch).
+    /// The part that is needed of the history before the point that was [watched](GzipReader::watch).
     History(Vec<u8>),
     /// The last member ended. There may be output left to take.
     End,

@@ -7,7 +7,7 @@ use xebec_format::layer::Codec;
 use super::error::IndexError;
 use crate::source::Source;
 
-/// What kind of blob starts with these bytes (at least four, unless the blob is shorter).
+/// The codec of a blob that starts with these bytes (at least four, unless the blob is shorter).
 fn detect(first: &[u8]) -> Codec {
     match first {
         [0x1f, 0x8b, ..] => Codec::Gzip,

@@ -19,10 +19,10 @@ pub enum IndexError {
     Zstd {
         /// Offset in the blob.
         at: u64,
-        /// What zstd says.
+        /// The error of zstd.
         error: io::Error,
     },
-    /// What the layer decodes to is not a usable tar archive.
+    /// The decoded layer is not a usable tar archive.
     #[error("the layer's tar archive: {0}")]
     Tar(TarError),
     /// The [`super::DataSink`] failed.

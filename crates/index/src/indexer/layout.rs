@@ -16,7 +16,7 @@ use crate::tar::{TarParser, TarSink, TarSummary, memory_of};
 /// Level at which the frame is compressed: headers shrink to a few percent at any.
 const FRAME_LEVEL: i32 = 3;
 
-/// What the third thread found.
+/// The result of the third thread.
 pub(super) struct Layout {
     pub(super) entries: Vec<Entry>,
     pub(super) pieces: Vec<Piece>,
@@ -118,14 +118,14 @@ impl<'a> Sink<'a> {
         })
     }
 
-    /// What the sections and the spans take, and will when they are put together: windows are copied one behind the other.
+    /// The memory of the sections and the spans, in bytes, also for when they are put together: windows are copied one behind the other.
     fn sections(&self) -> u64 {
         let own = self.frame.get_ref().capacity() + self.contents.capacity();
         let spans = self.spans.len() * (size_of::<Spanned>() + size_of::<Span>());
         (own + spans) as u64 + 2 * self.windows.load(Ordering::Relaxed)
     }
 
-    /// Whether the frame still is what it should be, and all that is held may be.
+    /// Checks that the frame was compressed without an error and is not too large, and tells `data` how much memory is held.
     fn check(&mut self) -> Result<(), IndexError> {
         if let Some(error) = self.frame_error.take() {
             return Err(IndexError::Compress(error));

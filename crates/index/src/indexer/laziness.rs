@@ -22,7 +22,7 @@ pub enum Laziness {
 }
 
 impl Laziness {
-    /// What the spans of `index` allow, whatever tool made it.
+    /// Whether the spans of `index` allow lazy reading, whatever tool made the index.
     pub fn of(index: &LayerIndex) -> Self {
         // The indexer makes no larger ones, but others may: each would be held in memory for a reader of one page.
         let is_huge = |span: &Span| {

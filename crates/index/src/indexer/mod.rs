@@ -1,7 +1,7 @@
 //! One streaming pass over a layer blob gives everything that an index holds.
 //!
-//! Three threads share the work, because decoding and hashing cost about the same: the caller's thread reads and
-//! decodes (`scan`), a second hashes the blob and the plain stream and compresses windows (`streams`), a third
+//! Three threads share the work, because decoding and hashing cost about the same. The caller's thread reads and
+//! decodes (`scan`). A second one hashes the blob and the plain stream and compresses windows (`streams`). A third one
 //! takes the tar apart and hashes spans and files (`layout`, `spans`). Chunks of plain bytes are shared, not
 //! copied, and bounded channels keep them few.
 //!
@@ -38,12 +38,12 @@ const CHUNKS_UNDERWAY: usize = 16;
 
 /// Indexes the layer that `blob` yields, and hands its contents to `data` as they come (index on first use).
 ///
-/// The codec is told by the first bytes. The index says what the blob is (digest, size, diff ID); whether that is
-/// what was asked for, the caller checks.
+/// The first bytes tell the codec. The index gives the blob's digest, size and diff ID; the caller compares them with
+/// those that it asked for.
 ///
 /// # Errors
-/// See [`IndexError`]. What was written to `data` before an error, or before the caller has checked the digests,
-/// must not be trusted.
+/// See [`IndexError`]. Do not trust bytes that were written to `data` before an error, or before you have checked
+/// the digests.
 pub fn index_layer(
     blob: impl Read,
     options: &IndexOptions,

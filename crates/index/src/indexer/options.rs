@@ -41,7 +41,7 @@ impl Default for IndexOptions {
     }
 }
 
-/// What one pass over a layer gives.
+/// The result of one pass over a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexedLayer {
     /// The index; its sections describe the three fields below.
@@ -58,7 +58,7 @@ pub struct IndexedLayer {
 
 /// Receives the contents of the layer's data space while it is indexed.
 pub trait DataSink: Send {
-    /// Takes `bytes` at `data_offset`; offsets ascend. What is never written is zero.
+    /// Takes `bytes` at `data_offset`; offsets ascend. Bytes that are never written are zero.
     ///
     /// # Errors
     /// An error ends the indexing.

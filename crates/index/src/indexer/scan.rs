@@ -65,7 +65,7 @@ pub(super) struct Point {
     pub(super) history: Option<usize>,
 }
 
-/// What the second thread is told.
+/// A message to the second thread.
 pub(super) enum ToStreams {
     Blob(Vec<u8>),
     Plain(Arc<Chunk>, Pool),
@@ -73,7 +73,7 @@ pub(super) enum ToStreams {
     History(Vec<u8>),
 }
 
-/// What the third thread is told.
+/// A message to the third thread.
 pub(super) enum ToLayout {
     /// Comes first.
     Start(Codec),
@@ -86,7 +86,7 @@ pub(super) enum ToLayout {
     },
 }
 
-/// What is known after the scan.
+/// The result of the scan.
 pub(super) struct Scanned {
     pub(super) codec: Codec,
 }

@@ -120,7 +120,7 @@ impl SpanBuilder {
                 let mut reached = None;
                 while let Some(&point) = ahead.front().filter(|point| point.plain <= plain) {
                     ahead.pop_front();
-                    // What has no contents belongs to no span, so only the first point after the open one
+                    // Frame bytes belong to no span, so only the first point after the open one
                     // matters as its end, and only the last one reached as the next start.
                     reached = Some((reached.map_or(point, |(first, _)| first), point));
                 }

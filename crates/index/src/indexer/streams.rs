@@ -12,7 +12,7 @@ use super::scan::ToStreams;
 /// Level at which windows are compressed: beyond it they take much longer and shrink by little.
 const WINDOW_LEVEL: i32 = 6;
 
-/// What the second thread found.
+/// The result of the second thread.
 pub(super) struct Streams {
     pub(super) layer: Digest,
     pub(super) layer_size: u64,

@@ -1,7 +1,7 @@
 //! The hot loop: literals and matches of one block.
 //!
-//! The fast loop runs while at least [`FAST_INPUT`] bytes of input and a whole match of room are left, so that
-//! inside it nothing can run out: a refill is one load, a copy may write in fixed steps beyond its end. The last
+//! The fast loop runs while at least [`FAST_INPUT`] bytes of input and a whole match of room are left. So nothing can
+//! run out inside it: a refill is one load, a copy may write in fixed steps beyond its end. The last
 //! symbols of the input go through the careful loop, which checks every bit. Indexes into tables are masked to
 //! their power-of-two size, so the compiler needs no check for them.
 
@@ -101,7 +101,7 @@ impl Decoder {
         let mut result = Ok(false);
 
         // Only the low six bits of `count` count, so that entries can be subtracted whole. A refill takes as many
-        // whole bytes as fit; bits above `count` are not zero after it, but they are what the next one puts there.
+        // whole bytes as fit; bits above `count` are not zero after it, but the next refill puts the same bits there.
         macro_rules! refill {
             () => {
                 bits |= load(source, from) << (count & 63);

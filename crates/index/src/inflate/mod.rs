@@ -9,9 +9,9 @@
 //! and output into a caller's slice in which history precedes what is written, so that a match is a plain copy.
 //! [`Decoder::run`] goes until it has something to say ([`Stop`]): a block ended, output is full, input is short.
 //!
-//! Promises: never reads or writes outside the given slices, never trusts a length; every stream that is not
-//! deflate is refused by name ([`InflateError`]); it accepts exactly what zlib accepts; the result does not
-//! depend on how input and output are cut.
+//! Promises: it never reads or writes outside the given slices, and never trusts a length. It accepts exactly what
+//! zlib accepts, and refuses every other stream by name ([`InflateError`]). The result does not depend on how input
+//! and output are cut.
 
 mod codes;
 mod error;
@@ -105,7 +105,7 @@ pub enum Stop {
     End,
 }
 
-/// What the decoder is in the middle of.
+/// The part of a block that the decoder is in.
 #[derive(Clone, Copy)]
 enum Block {
     Header,

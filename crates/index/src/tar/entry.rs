@@ -12,7 +12,7 @@ use super::xattr::{Inode, collect_xattrs};
 const MAX_MAJOR: i64 = (1 << 12) - 1;
 const MAX_MINOR: i64 = (1 << 20) - 1;
 
-/// What a name that starts with `.wh.` stands for (OCI image spec, "Whiteouts").
+/// The meaning of a name that starts with `.wh.` (OCI image spec, "Whiteouts").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Marker {
     /// The path is removed from lower layers.
@@ -42,7 +42,7 @@ pub(super) fn marker(path: &LayerPath) -> Result<Option<Marker>, EntryProblem> {
     }
 }
 
-/// What a header announces.
+/// The entry that a header announces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Announced {
     /// An entry without contents.
@@ -124,7 +124,7 @@ fn metadata(header: &Header, xattrs: Vec<Xattr>) -> Result<Metadata, EntryProble
     })
 }
 
-/// Small negative owners (macOS's nobody is -2) are what the kernel makes of them.
+/// Small negative owners (macOS's nobody is -2) become the numbers that the kernel makes of them.
 fn owner(field: &'static str, id: i64) -> Result<u32, EntryProblem> {
     let negative = || i32::try_from(id).ok().map(i32::cast_unsigned);
     u32::try_from(id)

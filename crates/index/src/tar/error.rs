@@ -10,7 +10,7 @@ pub enum TarError {
     Truncated {
         /// Where the stream ends.
         at: u64,
-        /// What is incomplete.
+        /// The structure that is incomplete, in words.
         inside: &'static str,
     },
     /// A header block, or a PAX header, makes no sense.
@@ -18,7 +18,7 @@ pub enum TarError {
     Header {
         /// Offset of the header block in the stream.
         at: u64,
-        /// What is wrong.
+        /// The defect of the header.
         problem: HeaderProblem,
     },
     /// The header is well formed, but the entry cannot be part of an image.
@@ -28,7 +28,7 @@ pub enum TarError {
         at: u64,
         /// The entry's name as written, shortened.
         name: String,
-        /// What is wrong.
+        /// The reason for the refusal.
         problem: EntryProblem,
     },
     /// The archive asks for more than a [`crate::tar::TarLimits`] allows.
@@ -36,7 +36,7 @@ pub enum TarError {
     Limit {
         /// Offset of the header block in the stream.
         at: u64,
-        /// What is too large or too many.
+        /// The quantity that is too large, in words.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -49,7 +49,7 @@ pub enum TarError {
     Failed,
 }
 
-/// What is wrong with a header.
+/// A defect of a header.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum HeaderProblem {
     /// Neither the signed nor the unsigned sum matches.
@@ -119,7 +119,7 @@ pub enum EntryProblem {
     Sparse(#[from] SparseProblem),
 }
 
-/// What is wrong with a sparse file's map.
+/// A defect of a sparse file's map.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SparseProblem {
     /// A number in the map is missing or malformed.

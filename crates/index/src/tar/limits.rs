@@ -22,7 +22,7 @@ pub struct TarLimits {
 }
 
 impl TarLimits {
-    /// 1 MiB, as in Go's reader (`maxSpecialFileSize`) and libarchive: what no image tool reads, none writes.
+    /// 1 MiB, as in Go's reader (`maxSpecialFileSize`) and libarchive: no image tool reads longer ones, so none writes them.
     pub const SPECIAL: u64 = 1 << 20;
     /// 1 GiB: with as many entries as an index may have, 256 bytes for each.
     pub const TREE: u64 = 1 << 30;

@@ -5,9 +5,9 @@
 //! of the calls, are exactly the input. Contents are passed through without a copy and already have their place in
 //! the layer's data space. Each entry is announced when its header is complete, before its contents.
 //!
-//! What an archive means is what containerd's unpacker (`archive.Apply`) and the reader below it (Go's
-//! `archive/tar`) make of it, because that is what image builders test against: which field wins, what counts as
-//! the end, which types carry data. In particular:
+//! An archive is read as containerd's unpacker (`archive.Apply`) and the reader below it (Go's `archive/tar`) read it,
+//! because image builders test against them: they decide which field wins, where the archive ends, and which types
+//! carry data. In particular:
 //!
 //! * Global PAX headers are checked but do not apply to later entries, and drop a pending local header.
 //! * A GNU long name wins over a PAX `path`; empty PAX values leave the header's value alone.

@@ -34,7 +34,7 @@ impl TarParser {
     /// Takes the next bytes of the stream.
     ///
     /// # Errors
-    /// What is wrong with the archive; after that the parser refuses more.
+    /// The defect of the archive; after that the parser refuses more.
     pub fn push(&mut self, mut bytes: &[u8], sink: &mut impl TarSink) -> Result<(), TarError> {
         while !bytes.is_empty() {
             match self.step(bytes, sink) {

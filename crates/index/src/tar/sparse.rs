@@ -1,7 +1,7 @@
 //! Sparse files: the three ways to write the map of their data, and where that data goes in the data space.
 //!
 //! Only pages that hold some data get a page of the data space, so segments that share a page of the file share one
-//! there. What is between them in that page reads as zeros.
+//! there. The bytes between them in that page read as zeros.
 
 use xebec_format::PAGE_SIZE;
 use xebec_format::layer::Extent;

@@ -7,7 +7,7 @@ use xebec_format::layer::limits::{MAX_XATTR_NAME, MAX_XATTR_VALUE};
 
 use super::error::EntryProblem;
 
-/// What Linux distinguishes when it takes attributes.
+/// The kinds of inode that Linux distinguishes when it takes attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inode {
     /// A file, a directory, or a hard link (to whatever it links).

@@ -1,4 +1,4 @@
-//! The blob that a table belongs to, and what is asked of every table.
+//! The blob that a table belongs to, and checks of every table.
 
 use xebec_format::digest::Digest;
 use xebec_format::layer::Room;
@@ -10,7 +10,7 @@ use super::error::TocError;
 pub const MAX_TOC: u64 = 150 << 20;
 
 /// Bytes of memory for each byte of a table, besides the table: an entry takes 35 bytes there at the least, and some 200 as an entry
-/// of an index. What is left of it when the index is made is [`LayerIndex::weight`].
+/// of an index. [`LayerIndex::weight`] is the memory that stays in use when the index is made.
 const MEMORY: u64 = 8;
 
 /// The layer blob that a table of contents belongs to.
@@ -29,7 +29,7 @@ pub(super) fn parse_digest(annotation: &'static str, text: &str) -> Result<Diges
     })
 }
 
-/// That a table of so many bytes, and what is made of it, may be held.
+/// Refuses a table of so many bytes if `room` has no place for it and for the index that is made of it.
 pub(super) fn hold(room: &mut Room<'_>, table: u64) -> Result<(), TocError> {
     match room(table.saturating_mul(MEMORY + 1)) {
         true => Ok(()),

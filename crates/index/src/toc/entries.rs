@@ -2,7 +2,7 @@
 //!
 //! A file is an entry of type `reg`, which is also its first chunk, and the entries of type `chunk` behind it. Each
 //! chunk with data becomes a span. Chunks of zeros become holes: a page that only they touch has no place in the
-//! data space, and in a page that they share with data they are what no span fills.
+//! data space, and in a page that they share with data no span fills them.
 
 use std::collections::BTreeMap;
 
@@ -274,7 +274,7 @@ fn span(pending: &PendingSpan, starts: &[u64], payload_end: u64) -> Result<Span,
     })
 }
 
-/// What an entry that is no chunk announces, by the rules of tar.
+/// The entry that a table's entry announces, by the rules of tar. It must not be a chunk.
 fn describe(entry: &TocEntry) -> Result<Announced, TocProblem> {
     let kind = match entry.kind.as_str() {
         "dir" => kind::DIRECTORY,

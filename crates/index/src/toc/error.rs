@@ -37,15 +37,15 @@ pub enum TocError {
         /// The limit.
         limit: u64,
     },
-    /// It, and what is made of it, is more than the caller has room for.
+    /// The table and the index that is made of it are larger than the caller has room for.
     #[error("what the table of contents describes is too large")]
     NoRoom,
     /// The table is not the one that the manifest names.
     #[error("the table of contents has digest {found}, but the manifest says {expected}")]
     Digest {
-        /// What the manifest says.
+        /// The digest in the manifest.
         expected: Digest,
-        /// What was found.
+        /// The digest of the table that was read.
         found: Digest,
     },
     /// The table of an eStargz layer is not gzip.
@@ -74,13 +74,13 @@ pub enum TocError {
     Entry {
         /// The entry's name as written, shortened.
         name: String,
-        /// What is wrong.
+        /// The reason for the refusal.
         problem: TocProblem,
     },
     /// More than a layer index can hold.
     #[error("the table of contents has more {what} than {limit}")]
     Limit {
-        /// What there is too much of.
+        /// The things that are too many, in words.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -93,7 +93,7 @@ pub enum TocError {
 /// Why an entry of a table of contents cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TocProblem {
-    /// What a tar entry could be refused for as well.
+    /// A tar entry would be refused for this as well.
     #[error("{0}")]
     Entry(#[from] EntryProblem),
     /// The type is unknown.

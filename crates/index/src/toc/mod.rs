@@ -42,7 +42,7 @@ pub struct TableOfContents {
 enum Stage {
     /// The end of an eStargz blob, with the footer and perhaps all of the table.
     EstargzTail { digest: Digest },
-    /// What is missing of an eStargz table in front of the part that the tail already held.
+    /// The part of an eStargz table that is missing, in front of the part that the tail already held.
     EstargzTable {
         digest: Digest,
         wanted: Range<u64>,
@@ -52,7 +52,7 @@ enum Stage {
     ZstdChunked(zstd_chunked::Position),
 }
 
-/// What [`TableOfContents::supply`] comes to.
+/// The result of [`TableOfContents::supply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Supplied {
     /// More bytes are [`TableOfContents::wanted`].

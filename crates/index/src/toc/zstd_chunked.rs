@@ -31,7 +31,7 @@ const TYPE_CRFS: u64 = 1;
 /// Magic number and length in front of the manifest, which make its frame skippable (RFC 8878, 3.1.2).
 const SKIPPABLE_HEADER: u64 = 8;
 
-/// Where a manifest is, and what it must be.
+/// The place of a manifest in the blob, and the digests and lengths that it must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     checksum: Digest,

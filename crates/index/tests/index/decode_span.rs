@@ -70,7 +70,7 @@ fn wrong_source_bytes() {
         assert!(matches!(error, Err(DecodeError::SourceLength { .. })));
         let mut short = span.clone();
         short.source.end = short.source.start + length as u64;
-        // Without its last byte a span may be whole: what that holds may be the end of the block only.
+        // Without its last byte a span may be whole: that byte may hold the end of the block only.
         let result = layer.decode(&short, &source[..length], Some(window));
         let whole = length + 1 == source.len() && result.as_ref().is_ok_and(|bytes| *bytes == right);
         assert!(whole || result.is_err(), "{length}");
@@ -372,7 +372,7 @@ fn a_span_is_as_large_as_a_span_may_be() {
         (&stream[..], span(9, 50..50 + plain, 8..8 + data, 7), USABLE),
         (&stream, span(9, 50..51 + plain, 8..9, 0), LARGE),
         (&stream, span(9, 50..51, 8..9 + data, 0), LARGE),
-        // What comes before a chunk's part is decoded as well.
+        // The bytes before a chunk's part are decoded as well.
         (&chunks, span(9, plain - 9..plain, 8..17, 7), USABLE),
         (&chunks, span(9, plain - 9..plain + 1, 8..18, 0), LARGE),
         (

@@ -367,7 +367,7 @@ fn one_huge_deflate_block_is_not_lazy() {
     check_parts(&blob, &tar, &layer);
 }
 
-/// Parts say by their digest what they hold, and refuse to be decoded.
+/// Checks the spans that are parts: the digest of each is that of its contents, and none can be decoded alone.
 fn check_parts(blob: &[u8], tar: &[u8], layer: &IndexedLayer) {
     let index = &layer.index;
     let mut parts = 0;
@@ -568,7 +568,7 @@ fn a_frame_that_does_not_compress_is_bounded() {
     );
 }
 
-/// What is held must be said, whatever it is for: a layer may be made to have much of any of it.
+/// All held memory must be reported, whatever it is for: a layer may be made to have much of any of it.
 #[test]
 fn it_is_said_what_is_held() {
     #[derive(Default)]

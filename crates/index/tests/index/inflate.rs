@@ -1,4 +1,4 @@
-//! The inflate decoder against zlib: what zlib makes and what zlib accepts.
+//! The inflate decoder against zlib: streams that zlib makes, and streams that zlib accepts.
 use std::io::Read;
 
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn input_and_output_in_small_steps() {
     for level in [0, 1, 6, 9] {
         let mut stream = deflate(&plain, level);
         let length = stream.len();
-        // What follows the stream must not be touched.
+        // The bytes after the stream must not be touched.
         stream.extend_from_slice(&[0xff; 700]);
         for (input, output) in [(1, 1), (1, 100_000), (3, 257), (8, 258), (600, 1), (100_000, 31)] {
             let (found, used) = inflate_in_steps(&stream, input, output, usize::MAX).unwrap();

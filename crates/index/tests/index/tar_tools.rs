@@ -32,7 +32,7 @@ fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// What Go makes of `archives`.
+/// The entries that Go's reader finds in `archives`.
 fn go_lists(archives: &[PathBuf]) -> Option<Vec<GoArchive>> {
     let text = go_tool("tarlist", archives)?;
     let (mut lists, mut entries) = (Vec::new(), Vec::new());

@@ -89,7 +89,7 @@ fn file(fields: Value) -> Value {
     file
 }
 
-/// What both formats say of a table that holds `entries`.
+/// The problem that both formats report for a table that holds `entries`.
 fn problem(entries: &[Value]) -> TocProblem {
     let json = table(entries);
     let problems = [estargz(&json), zstd_chunked(&json)].map(|result| match result {

@@ -1,5 +1,5 @@
-//! Newer recordings than the one that this host keeps. A start by a kept recording asks the registry for nothing; what
-//! was recorded or merged elsewhere since is looked for afterwards, now and then, and serves the next start.
+//! Newer recordings than the one that this host keeps. A start by a kept recording asks the registry for nothing.
+//! Recordings that others made or merged since are looked for afterwards, now and then, and serve the next start.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::recordings::Recordings;
 
 /// How often a registry is asked at most, for each image.
 const LOOK_AGAIN: Duration = Duration::from_secs(10 * 60);
-/// How long after a start has begun: what it reads meanwhile is more urgent.
+/// How long after a start has begun: the pages that it reads meanwhile are more urgent.
 const AFTER: Duration = Duration::from_secs(5);
 
 impl Recordings {

@@ -1,6 +1,6 @@
-//! Folds what recordings and profiles say about a service into one list of pages: united, in the order of
-//! first access; what production asked for besides comes in, the most often seen first, up to a limit; what no recent
-//! start touched goes.
+//! Folds recordings and profiles of a service into one list of pages, in the order of first access. The pages of all
+//! recordings are united. Pages that production asked for besides come in, the most often seen first, up to a limit. Pages that
+//! no recent start touched go.
 //!
 //! Numbers only: nothing here says what is in a page. Layers must be numbered alike everywhere; see `Numbers`.
 
@@ -33,8 +33,8 @@ fn is_merged(service: &Service) -> bool {
     service.recorder.ends_with(MERGED)
 }
 
-/// The recordings of one service that count, newest first: back to the last one that was folded. `service_of` gives what
-/// an item has of the service.
+/// The recordings of one service that count, newest first: back to the last one that was folded. `service_of` gives the service of
+/// an item.
 pub(super) fn standing<T>(mut all: Vec<T>, service_of: impl Fn(&T) -> &Service) -> Vec<T> {
     all.sort_by_key(|item| Reverse(date(service_of(item))));
     let last = all.iter().position(|item| is_merged(service_of(item)));
@@ -42,8 +42,8 @@ pub(super) fn standing<T>(mut all: Vec<T>, service_of: impl Fn(&T) -> &Service) 
     all
 }
 
-/// When a recording is made that is newer than these of the same service: now, or a moment after the last of them, where they
-/// were made within the same second or a clock is ahead; but not by clocks that are no clocks. All in seconds since 1970.
+/// The time of a recording that is newer than these of the same service: now, or a moment after the last of them, where they
+/// were made within the same second or a clock is ahead. Times that are too far ahead do not count. All in seconds since 1970.
 pub(super) fn after<'a>(recordings: impl IntoIterator<Item = &'a Service>, now: u64) -> u64 {
     let recorded = recordings.into_iter().map(|service| service.recorded);
     let latest = recorded
@@ -159,7 +159,7 @@ fn fold_recorded(recordings: &[Service], profiles: &[Profile], limit: Limit, now
     })
 }
 
-/// What all recordings of a service say.
+/// The pages of all recordings of a service.
 struct Recorded {
     /// Their pages, in the order of first access.
     order: Vec<Page>,
@@ -236,7 +236,7 @@ fn seen_runs(pages: impl Iterator<Item = Page>, seen: impl Fn(&Page) -> u8) -> V
     runs
 }
 
-/// What a profile says, for looking up.
+/// The pages of a profile, for looking up.
 struct Start {
     started: u64,
     missed: Vec<Page>,
@@ -444,7 +444,7 @@ mod tests {
         // Read lazily, since it was not there: needed.
         let lazily = [start(500, &[1]), start(400, &[1]), profile(300, &[4], Some(&[1]))];
         assert_eq!(dropped(alone, &lazily), [1, 4]);
-        // One that had no recording says all in what it missed.
+        // One that had no recording lists all its pages as missed.
         let all = [
             starts[0].clone(),
             starts[1].clone(),

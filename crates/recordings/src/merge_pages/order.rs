@@ -53,8 +53,8 @@ pub(super) fn most_often(order: &[Page], times: &HashMap<Page, usize>, limit: u6
 }
 
 /// The pages of all services in the order in which they are to stand in a zone, so that those of each service are close
-/// together: what only one needs, then what several need, then what each of the others needs alone. With two services
-/// both find theirs in one piece. Each part is in the order of first access.
+/// together: first pages that only one needs, then pages that several need, then those that each of the others needs alone. With
+/// two services both find theirs in one piece. Each part is in the order of first access.
 pub(crate) fn arranged(services: &[Service]) -> Vec<PageRun> {
     let of_service = |service: &Service| -> Vec<Page> {
         service.touched.iter().flat_map(|seen| pages(&seen.run)).collect()

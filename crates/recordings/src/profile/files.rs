@@ -13,7 +13,7 @@ pub(super) const MAX_OF_SERVICE: usize = 16;
 /// Profiles of one image that are kept, of all its services. An image that is started with other arguments each time has
 /// as many services as starts.
 pub(super) const MAX_OF_IMAGE: usize = 128;
-/// What the profiles of one image may take, in bytes.
+/// Most bytes that the profiles of one image may take.
 const MAX_TOTAL: u64 = 16 << 20;
 /// The name of a profile's file: `TIME-SERVICE-CONTENTS.json`. In the order of names the oldest comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +67,7 @@ pub(super) fn files(folder: &Path) -> Vec<(Name, u64)> {
     files
 }
 
-/// Removes what is too much of an image's profiles. What cannot be removed is tried again next time.
+/// Removes an image's profiles beyond the limits. Files that cannot be removed are tried again next time.
 pub(super) fn remove_oldest(folder: &Path) {
     let mut of_service: HashMap<String, usize> = HashMap::new();
     let (mut count, mut total) = (0, 0);

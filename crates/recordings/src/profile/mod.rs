@@ -1,9 +1,9 @@
-//! What starts in production asked for: `<root>/runtime/<image manifest>/profiles/`, a file for each start.
+//! The pages that starts in production asked for: `<root>/runtime/<image manifest>/profiles/`, a file for each start.
 //!
 //! A **profile** says which pages a start read that its recording did not have, up to its probe, and, where that could be
-//! seen, which of those that it had were read at all. `xebec record --merge` makes a better recording of them
-//!. They never leave the host, so they are JSON; and nothing is lost with one, so there is a limit to how
-//! many are kept, and one that is damaged is passed over. It names pages only: what is in them is read elsewhere.
+//! seen, which of those that it had were read at all. `xebec record --merge` makes a better recording of them.
+//! They never leave the host, so they are JSON; and nothing is lost with one, so there is a limit to how
+//! many are kept, and one that is damaged is passed over. It names pages only: their contents are read elsewhere.
 
 mod files;
 
@@ -28,14 +28,14 @@ const MAX_RUNS: usize = 1 << 17;
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
 
-/// What one start asked for, up to its probe.
+/// The pages that one start asked for, up to its probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Digest of the image's manifest (of one platform).
     pub image: Digest,
     /// The layers that pages are named in, each once.
     pub layers: Vec<RecordedLayer>,
-    /// What was started: the key of the recorded service by which it was, else its command line and no variables.
+    /// The service: the key of the recorded service by which it was started, else its command line and no variables.
     pub service: ServiceKey,
     /// When, in seconds since 1970.
     pub started: u64,

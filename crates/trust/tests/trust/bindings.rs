@@ -132,7 +132,7 @@ fn everything_else_in_an_image_index_is_kept() {
     assert_eq!(artifact(&index, amd), Some(Digest::of(b"a1")));
     assert_eq!(artifact(&index, arm), Some(Digest::of(b"a2")));
 
-    // Binding anew replaces, and only what it is about; binding the same again changes nothing.
+    // Binding anew replaces the binding of the same manifest only; binding the same again changes nothing.
     let again = bind(&Original::ImageIndex(&index), &[bound(amd, "a3")]).unwrap();
     assert_eq!(artifact(&again, amd), Some(Digest::of(b"a3")));
     assert_eq!(artifact(&again, arm), Some(Digest::of(b"a2")));
@@ -172,7 +172,7 @@ fn what_cannot_be_bound_is_refused() {
         BindError::TooLarge(_)
     ));
 
-    // What is made must be small enough to be read again.
+    // An image index that is made must be small enough to be read again.
     let filled = |bytes: usize| {
         let manifests = json!([{ "mediaType": OCI, "digest": manifest, "size": 5 }]);
         let filler = json!({ "filler": "x".repeat(bytes) });

@@ -1,5 +1,5 @@
-//! `cosign verify --key` accepts what `trust::sign` makes, and rejects what it should. Needs cosign 2; it
-//! reads from a registry of a few lines on loopback that only answers what it was given.
+//! `cosign verify --key` accepts signatures that `trust::sign` makes, and rejects wrong ones. Needs cosign 2; it
+//! reads from a registry of a few lines on loopback that only answers with the documents that it was given.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};

@@ -233,7 +233,7 @@ fn a_refusal_says_what_was_missing_and_how_to_get_it() {
     assert!(text.contains("is not in trust.toml"), "{text}");
 }
 
-/// Signing indexes helps no recording: what is refused is named, and what cures it.
+/// Signing indexes helps no recording: the message names the recording, and its remedy.
 #[test]
 fn a_refused_recording_is_called_one() {
     let image = repository("r.example.com/app");

@@ -24,7 +24,7 @@ fn binding(number: u32) -> Binding {
     }
 }
 
-/// What is too large is not read in part either.
+/// A record that is too large is not read in part either.
 #[test]
 fn a_record_is_as_large_as_it_may_be() {
     let directory = tempfile::tempdir().unwrap();
@@ -165,7 +165,7 @@ fn damage_counts_as_no_facts() {
     // A proof by a method that later turned out to be wrong.
     let old = Record::parse(&with(&|v| v["proven"]["method"] = json!(0)), layer, index).unwrap();
     assert!(!old.is_proven());
-    // What is damaged can be written again.
+    // A damaged record can be written again.
     let written = Record::update(directory.path(), layer, index, Record::set_proven).unwrap();
     assert!(written.is_proven() && Record::load(directory.path(), layer, index).is_proven());
 }

@@ -44,7 +44,7 @@ fn files_are_as_large_as_they_may_be() {
     assert!(TrustFile::parse(&sized(b"", MAX_TRUST_FILE + 1)).is_err());
 }
 
-/// What the password is to be, in the process that looks for it.
+/// The variable that holds the expected password, in the process that looks for it.
 const EXPECTED: &str = "XEBEC_TEST_EXPECTED_PASSWORD";
 
 /// Each environment is that of a process of its own.
@@ -247,7 +247,7 @@ fn a_second_signature_keeps_the_first() {
         Digest::of(&second.config).to_string()
     );
     assert_eq!(manifest["config"]["size"], second.config.len());
-    // What is not understood is not overwritten.
+    // A manifest that is not understood is not overwritten.
     let text = sign(&key(1), &image, artifact, Some(b"{}"))
         .unwrap_err()
         .to_string();

@@ -1,7 +1,7 @@
 //! The names by which overlays of containerd's containers have the views below them.
 //!
-//! They do not name the views themselves, so that a view may be mounted anew: they name a link to it in the directory of
-//! snapshots ([`xebec_snapshotter::directories`]), or, for containers in user namespaces, containerd's copy of a directory in
+//! They do not name the views themselves, so that a view may be mounted anew. They name a link to it in the directory of
+//! snapshots ([`xebec_snapshotter::directories`]). For containers in user namespaces they name containerd's copy of a directory in
 //! which it is bound ([`xebec_snapshotter::mapped`]).
 
 use std::collections::{BTreeSet, HashMap};
@@ -37,7 +37,7 @@ impl Places {
         }
     }
 
-    /// What a mount lies on, if it is an overlay: its lower directories, and what is bound for its snapshot, since
+    /// The directories that a mount lies on, if it is an overlay: its lower directories, and the one that is bound for its snapshot, since
     /// containerd gives such containers a copy of that under a name that is soon gone.
     pub(super) fn below(&self, mount: &MountInfo) -> Vec<PathBuf> {
         if mount.filesystem != "overlay" {

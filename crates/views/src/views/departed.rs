@@ -33,7 +33,7 @@ struct Departed {
     uses: Vec<TrustRequirement>,
 }
 
-/// Keeps what a view's readers need, if it has any left. It is unmounted. Its metadata image is the caller's to remove, before its
+/// Keeps the files that a view's readers need, if it has any left. It is unmounted. The caller removes its metadata image, before its
 /// record: a worker that dies in between is followed by one that does this again.
 pub(super) fn depart(paths: &Paths, record: &ViewRecord) {
     let metadata = view::metadata(paths, &record.name);

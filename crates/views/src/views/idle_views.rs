@@ -89,7 +89,7 @@ impl Views {
         });
     }
 
-    /// Nobody else gets a view: what is on the disk of it may not be what was written.
+    /// Gives the view to no other start: its files on the disk may differ from those that were written.
     pub fn spoil(&self, name: &str) {
         let mut table = self.lock();
         self.forget_built(name);

@@ -99,7 +99,7 @@ impl Views {
         self.open_target(&table, target).map(drop)
     }
 
-    /// The same, and opens it: it is the directory that was looked at, whatever is put in its place.
+    /// The same, and opens it: the caller gets the directory that was checked, even if another is put in its place.
     pub(super) fn open_target(
         &self,
         table: &BTreeMap<String, ViewRecord>,
@@ -163,7 +163,7 @@ impl Views {
             }
     }
 
-    /// Unmounts a view from a directory that holds it, once for each time that it was mounted there. What others mounted on it stays.
+    /// Unmounts a view from a directory that holds it, once for each time that it was mounted there. Mounts of others on it stay.
     pub(super) fn clear_directory(&self, record: &ViewRecord, directory: &Path) {
         while let Ok(Some(top)) = Top::at(directory) {
             if !self.is_view(record, top.info(), top.table()) {

@@ -26,7 +26,7 @@ impl Views {
 
     /// Remembers what a view was built from that is held.
     pub fn know(&self, key: ViewKey, built: &BuiltView, layers: &[PreparedLayer]) {
-        // Not one that was taken down meanwhile: what is taken down is forgotten under this lock.
+        // Not a view that was taken down meanwhile: views that are taken down are forgotten under this lock.
         let table = self.lock();
         if !table.contains_key(&built.name) {
             return;
@@ -57,7 +57,7 @@ impl Views {
         self.known.lock().0.retain(|_, view| view.name != name);
     }
 
-    /// Where it is noted what is brought into a view's page cache; `None` if it is not mounted.
+    /// The note of the pages that are brought into a view's page cache; `None` if it is not mounted.
     pub fn prefill_note(&self, name: &str) -> Option<PrefillNote> {
         self.lock().get(name).map(|record| record.prefilled.clone())
     }
@@ -75,13 +75,13 @@ impl Views {
         drop(prefilled);
         if !record.was_prefilled {
             record.was_prefilled = true;
-            // Lost, it makes what a later worker says of a start on this very view too high.
+            // If the note is lost, a later worker's count of a start on this very view is too high.
             let _ = self.write(record);
         }
         true
     }
 
-    /// What was brought into a view's page cache; `None` if a worker before this one did that, and what it was is not known.
+    /// The pages that were brought into a view's page cache; `None` if a worker before this one did that, and they are not known.
     pub fn prefilled(&self, name: &str) -> Option<Prefilled> {
         let table = self.lock();
         let Some(record) = table.get(name) else {

@@ -1,5 +1,5 @@
-//! For whom layers are read, as it is asked at each fetch of their pages: by a copy that is made anew when the table of views has
-//! changed. Nobody who fetches waits for the table, which is held while views are mounted and unmounted.
+//! The readers for whom layers are read, asked for at each fetch of their pages: a copy that is made anew when the table of views has
+//! changed. No fetch waits for the table, which is held while views are mounted and unmounted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};

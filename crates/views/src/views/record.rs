@@ -26,7 +26,7 @@ pub struct ViewRecord {
     pub layers: Vec<LayerPair>,
     /// Its holders; none while it is idle.
     pub holders: Vec<Holder>,
-    /// What image it is for each of them. Images of the same layers have one view.
+    /// The image that it is for each of them. Images of the same layers have one view.
     #[serde(default)]
     pub images: Vec<HeldImage>,
     /// Since when it has no holder, in milliseconds since the host was started.
@@ -38,14 +38,14 @@ pub struct ViewRecord {
     /// How the rest of it is to be brought in, if that was asked for; a later worker goes on with it.
     #[serde(default)]
     pub completion: Option<Completion>,
-    /// For whom its layers are read, as far as it is known: what runtime images bring must be good enough for all.
+    /// The readers for whom its layers are read, as far as they are known: pages of runtime images must be good enough for all.
     #[serde(default)]
     pub uses: Vec<TrustRequirement>,
     /// A mount of the blob cache that is this view's own, and goes with it.
     #[serde(default)]
     pub own_mount: Option<PathBuf>,
-    /// By what it reaches start-up pages that were not all there when it was mounted, a part each. A worker that does not know
-    /// of parts, or a record that has none, is no harm: mounts that no record names are guarded.
+    /// The mounts by which it reaches start-up pages that were not all there when it was mounted, a part each. A worker that does not
+    /// know of parts, or a record that has none, does no harm: mounts that no record names are guarded.
     #[serde(default, rename = "arriving_parts")]
     pub arriving: Vec<Arriving>,
     /// The backing device whose read-ahead is kept small while a service starts.
@@ -60,7 +60,7 @@ pub struct ViewRecord {
     /// Whether anything was brought into its page cache before somebody read it.
     #[serde(default, rename = "was_populated")]
     pub was_prefilled: bool,
-    /// What it was. Not known to a later worker.
+    /// The pages that were brought. Not known to a later worker.
     #[serde(skip)]
     pub prefilled: PrefillNote,
     /// How often its read-ahead was made small, so that a later change back is for the same time.
@@ -89,7 +89,7 @@ impl ViewRecord {
         })
     }
 
-    /// Notes what image it is for a holder that it has now.
+    /// Notes the image of a holder that it has now.
     pub(super) fn note_image(&mut self, holder: &Holder, reference: &str, manifest: Digest) {
         let holders = &self.holders;
         self.images.retain(|held| {

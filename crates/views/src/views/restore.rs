@@ -62,7 +62,7 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-/// Views on record that are mounted. What is left of the others is removed.
+/// Views on record that are mounted. Leftovers of the others are removed.
 fn mounted_views(paths: &Paths) -> Result<Table, Failure> {
     let mut table = Table::new();
     for path in entries(&paths.mounts()) {

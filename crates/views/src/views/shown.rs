@@ -19,7 +19,7 @@ pub struct Shown {
     pub reference: String,
     /// Its manifest.
     pub manifest: Digest,
-    /// What is allowed on the directory.
+    /// The permissions on the directory.
     pub allowed: Allowed,
     directory: PathBuf,
 }
@@ -55,7 +55,7 @@ impl Views {
     /// When it cannot be seen what is mounted.
     pub fn shown_on(&self, directory: &Path) -> Result<Option<Shown>, Failure> {
         let table = self.lock();
-        // What cannot be opened shows nothing; a command that mounts there tells why.
+        // A directory that cannot be opened shows nothing; a command that mounts there tells why.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(opened) = rustix::fs::open(directory, flags, Mode::empty()) else {
             return Ok(None);
@@ -73,7 +73,7 @@ impl Views {
         let mut table = self.lock();
         if let Some(record) = table.get_mut(name) {
             record.completion = Some(completion);
-            // What is lost of it is asked for again by the next mount.
+            // If the note is lost, the next mount asks again.
             let _ = self.write(record);
         }
     }

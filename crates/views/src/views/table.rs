@@ -20,7 +20,7 @@ pub struct Views {
     pub(super) linger: Duration,
     pub(super) table: Mutex<BTreeMap<String, ViewRecord>>,
     pub(super) readers: Readers,
-    /// What views of the table were built from, so that they are found without being built again.
+    /// The indexes and trees of views of the table, so that they are found without being built again.
     pub(super) known: Mutex<KnownViews>,
 }
 

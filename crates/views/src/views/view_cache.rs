@@ -1,4 +1,4 @@
-//! What mounted views were built from, so that a start that would build one of them again finds it without decoding indexes
+//! The indexes and trees of mounted views, so that a start that would build one of them again finds it without decoding indexes
 //! or merging trees. In this worker's memory only, and bounded: the next worker builds a view once and finds it by its name.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(super) const MAX_WEIGHT: u64 = 160 << 20;
 pub struct ViewKey(Digest);
 
 impl ViewKey {
-    /// Of a view of these layers, in which these pages are free. `shared` is the state of what files of other layers are
+    /// The key of a view of these layers, in which these pages are free. `shared` is the state of the files of other layers that are
     /// read instead.
     pub fn new(
         layers: &[PreparedLayer],
@@ -63,11 +63,11 @@ pub struct KnownView {
     pub name: String,
     /// From this place on its devices are free.
     pub first_free: usize,
-    /// What it shows.
+    /// The tree that it shows.
     pub tree: ViewTree,
     /// The indexes of its layers, which need not be decoded again as long as somebody has them.
     pub(super) _indexes: Vec<Arc<LayerIndex>>,
-    /// What these take.
+    /// The memory of these, in bytes.
     pub(super) weight: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is on the disk.
+//! Volumes on the disk: files, records and copies.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -102,7 +102,7 @@ fn a_removal_follows_no_link_and_a_killed_one_is_finished() {
     store.create(Some("data"), []).unwrap();
     let data = store.get("data").unwrap().mountpoint;
     symlink(&outside, data.join("link")).unwrap();
-    // What a killed command left.
+    // Leftovers of a killed command.
     let volumes = root.containers.with_file_name("volumes");
     fs::create_dir_all(volumes.join(".gone-1/_data/x")).unwrap();
     fs::create_dir_all(volumes.join(".new-1/_data")).unwrap();
@@ -198,7 +198,7 @@ fn an_empty_volume_is_filled_whole_or_not_at_all() {
     store.create(Some("data"), []).unwrap();
     let info = store.get("data").unwrap();
     let volume = info.mountpoint.parent().unwrap().to_owned();
-    // What a killed command left.
+    // Leftovers of a killed command.
     fs::create_dir_all(volume.join("_new/half")).unwrap();
     let mut steps = 0;
     let mut full = || {

@@ -1,4 +1,4 @@
-//! What a user writes.
+//! Parsing of the options that a user writes.
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ const VOLUMES: &[(&str, &str)] = &[
     ("/a//b/../c:/d/./e/", "/a/c /d/e"),
 ];
 
-/// What docker refuses, with a word of the reason.
+/// Values that docker refuses, with a word of the reason.
 const WRONG_VOLUMES: &[(&str, &str)] = &[
     ("", "absolute"),
     ("data", "absolute"),
@@ -142,7 +142,7 @@ const MOUNTS: &[(&str, &str)] = &[
     ("type=bind,source=/a:b,target=/c:d", "/a:b! /c:d"),
 ];
 
-/// What docker refuses, with the key that is wrong and a word of the reason.
+/// Values that docker refuses, with the key that is wrong and a word of the reason.
 const WRONG_MOUNTS: &[(&str, &str, &str)] = &[
     ("", "", "empty"),
     ("type=bind,target=/a", "source", "needs it"),

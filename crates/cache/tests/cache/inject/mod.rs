@@ -61,7 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What writing a span must report: the pages in its place that are unverified and differ from it.
+/// The mismatches that writing a span must report: the pages in its place that are unverified and differ from it.
 fn expected_mismatches(truth: &Truth, layer: &CachedLayer, span: &Range<u64>) -> BTreeSet<u64> {
     let pages = layer.unverified(pages_of(span)).into_iter().flatten();
     let differs = |page: &u64| {
@@ -73,7 +73,7 @@ fn expected_mismatches(truth: &Truth, layer: &CachedLayer, span: &Range<u64>) ->
     pages.filter(differs).collect()
 }
 
-/// What is given of a page; zeros are not given but said.
+/// The bytes of each page that is injected; `None` injects zeros, without bytes.
 type Given<'a> = Option<&'a dyn Fn(u64) -> Vec<u8>>;
 
 /// Injects these runs, which may overlap, in one go.
@@ -110,7 +110,7 @@ fn inject(truth: &Truth, layer: &CachedLayer, runs: &[Range<u64>], given: Given<
     let expected: BTreeSet<u64> = new.iter().copied().chain(unverified_before).collect();
     let unverified: BTreeSet<u64> = layer.unverified(0..truth.pages()).into_iter().flatten().collect();
     assert_eq!(unverified, expected);
-    // What was given is there, where nothing is known better.
+    // The given bytes are there, where no span's bytes were written.
     for page in new {
         let given = given.map_or(vec![0; PAGE as usize], |given| given(page));
         let found = read(&page);
@@ -255,7 +255,7 @@ fn injections_and_fills_at_once_leave_no_lie() {
         let fill = |seed: u64, half: usize| {
             PAUSES.set(true);
             let mut random = Rng::with_seed(seed);
-            // Each span once: writing it again would mend what was written over.
+            // Each span once: writing it again would mend pages that were written over.
             let mut spans: Vec<usize> = (half..truth.table.spans.len()).step_by(2).collect();
             random.shuffle(&mut spans);
             for span in spans {
@@ -403,13 +403,13 @@ fn a_damaged_bitmap_makes_every_page_unverified() {
         layer.sync(|| Ok(())).unwrap();
         assert!(layer.presence().is_durable());
         drop(layer);
-        // It is made anew with what is known.
+        // It is made anew with the pages that are known.
         let layer = truth.open(&disk, directory.path(), boot(3));
         assert_eq!(layer.unverified(0..8), [4..6, 7..8]);
     }
 }
 
-/// No power cut while a damaged bitmap is replaced makes anybody believe what it spoke of.
+/// No power cut while a damaged bitmap is replaced makes the cache believe the damaged one.
 #[test]
 fn a_damaged_bitmap_is_replaced_whole_or_not_at_all() {
     let (truth, directory) = (Truth::new(12, &mut Rng::with_seed(3)), Path::new("/layer"));

@@ -114,7 +114,7 @@ impl Truth {
         layer.write_span(span, bytes).unwrap()
     }
 
-    /// Writes what must be written before nothing is unverified.
+    /// Writes all spans that have unverified pages, so that none is left.
     pub(crate) fn cross_check(&self, layer: &CachedLayer) {
         for span in layer.unverified_spans(0..self.table.data_size) {
             self.write(layer, span);

@@ -79,7 +79,7 @@ fn run(
     })
 }
 
-/// What is predicted before the image is there: its configuration and its user, unless the case predicts
+/// The image's configuration and user as they are predicted before the image is there, unless the case predicts
 /// others.
 struct Prediction {
     image: ImageConfig,

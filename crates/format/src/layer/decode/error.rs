@@ -1,4 +1,4 @@
-//! Why bytes are refused, and what every reader of them asks before it takes more.
+//! Why bytes are refused, and the checks that every reader of them makes before it takes more.
 
 use crate::columns::ColumnError;
 use crate::layer::check::InvalidIndex;
@@ -40,14 +40,14 @@ pub enum DecodeError {
     /// A count or length is over its limit (see [`crate::layer::limits`]).
     #[error("the layer index declares {value} for {what}, over the limit of {limit}")]
     Limit {
-        /// What is counted.
+        /// The things that are counted, in words.
         what: &'static str,
         /// The value declared.
         value: u64,
         /// Its limit.
         limit: u64,
     },
-    /// What it decodes to is more than the caller has room for.
+    /// The decoded index is larger than the caller has room for.
     #[error("what the layer index decodes to is too large")]
     NoRoom,
     /// A section is not the zstd frame that it should be.
@@ -55,7 +55,7 @@ pub enum DecodeError {
     Decompress {
         /// Which section.
         section: &'static str,
-        /// What zstd says.
+        /// The error of zstd.
         reason: String,
     },
     /// A path is not valid.

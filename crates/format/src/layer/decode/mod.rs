@@ -1,5 +1,5 @@
-//! Reads a [`LayerIndex`] from bytes that nobody vouches for. What is returned keeps every promise that the types
-//! make; what is refused is refused by name, in memory bounded by [`super::limits`].
+//! Reads a [`LayerIndex`] from bytes that nobody vouches for. A returned index keeps every promise that the types
+//! make; a refusal names the defect. Memory is bounded by [`super::limits`].
 
 mod error;
 mod spans;

@@ -1,5 +1,5 @@
-//! Reads a [`Recording`] from bytes that nobody vouches for. What is returned keeps every promise that the types make;
-//! what is refused is refused by name, in memory bounded by [`super::limits`].
+//! Reads a [`Recording`] from bytes that nobody vouches for. A returned recording keeps every promise that the types
+//! make; a refusal names the defect. Memory is bounded by [`super::limits`].
 
 mod error;
 mod pages;
@@ -76,7 +76,7 @@ impl Recording {
     }
 }
 
-/// What the bytes of a recording are made of.
+/// The parts of a recording's bytes.
 struct Parts<'a> {
     image: Digest,
     carries_indexes: bool,

@@ -82,7 +82,7 @@ impl Mounted {
             if seen.mode >> 12 == 4 {
                 for entry in std::fs::read_dir(&full).unwrap() {
                     let entry = entry.unwrap();
-                    // What a listing says of a type must agree with the inode.
+                    // The type in a listing must agree with the inode.
                     let listed = entry.file_type().unwrap();
                     let real = std::fs::symlink_metadata(entry.path()).unwrap().file_type();
                     assert_eq!(listed, real);

@@ -1,5 +1,5 @@
-//! What the tests of this crate share: random trees, a description of what a tree shows, and two ways to see an
-//! EROFS image, a small reader and the kernel.
+//! Helpers that the tests of this crate share: random trees, a description of what a tree shows, and two ways to see
+//! an EROFS image, a small reader and the kernel.
 
 #![allow(dead_code, reason = "every test binary uses its part")]
 
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use xebec_format::image::{FileExtent, ImageTree, InodeId, InodeKind};
 
-/// What one path shows.
+/// The inode that one path shows.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Seen {
     /// Type and permissions, as in `st_mode`.
@@ -38,7 +38,7 @@ pub(crate) struct Seen {
 
 pub(crate) type View = BTreeMap<Vec<u8>, Seen>;
 
-/// What a byte of a device holds in tests.
+/// The value of a device's byte in tests.
 pub(crate) fn device_byte(device: u16, offset: u64) -> u8 {
     let page = offset / 4096;
     (page.wrapping_mul(0x9e37_79b9) >> 7) as u8 ^ (offset as u8).wrapping_mul(7) ^ (device as u8) << 3 ^ 1
@@ -78,7 +78,7 @@ pub(crate) fn sample_offsets(size: u64, extents: &[FileExtent]) -> Vec<(u64, u64
         .collect()
 }
 
-/// What a tree must show.
+/// The view that a tree must show.
 pub(crate) fn view_of_tree(tree: &ImageTree) -> View {
     let mut view = View::new();
     let mut first: BTreeMap<InodeId, Vec<u8>> = BTreeMap::new();

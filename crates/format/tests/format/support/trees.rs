@@ -19,7 +19,7 @@ pub(crate) fn devices() -> Vec<Device> {
         .collect()
 }
 
-/// One step of growing a tree: a directory to put something in (modulo those there are), a name, and what.
+/// One step of growing a tree: the place of a directory (modulo those there are), a name, and the inode to put there.
 type Step = (usize, Vec<u8>, Metadata, Seed);
 
 #[derive(Clone, Debug)]

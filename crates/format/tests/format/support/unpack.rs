@@ -1,5 +1,5 @@
-//! Unpacks layers into a real directory, as simply as can be, with the kernel keeping the tree: what merging must
-//! agree with. Owners, times and attributes are kept beside it, by inode number, so that it needs no privileges.
+//! Unpacks layers into a real directory, as simply as can be, with the kernel keeping the tree. Merging must agree with
+//! it. Owners, times and attributes are kept beside the directory, by inode number, so that it needs no privileges.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;

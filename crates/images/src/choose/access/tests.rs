@@ -140,7 +140,7 @@ async fn a_layer_is_for_images_of_repositories_that_have_it() {
         "fetched twice"
     );
     assert!(world.start(&registry, "thief/app").await.is_err());
-    // What was shown once is known from then on, to the owner as well, also without the registry.
+    // A repository that showed a layer once need not show it again, also without the registry; nor need the owner's.
     registry.clear_log();
     for repository in ["owner/app", "friend/app"] {
         assert!(!world.start(&registry, repository).await.unwrap());
@@ -193,7 +193,7 @@ async fn trying_again_does_not_help() {
     assert!((1..=PIECES).contains(&ranges.len()), "{ranges:?}");
 }
 
-/// What is lost of the notes opens nothing.
+/// Notes that are lost open nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_layer_whose_notes_are_lost_is_closed() {
     let (world, registry, layer) = (World::new(), FaultyRegistry::start().unwrap(), private_layer());
@@ -210,7 +210,7 @@ async fn a_layer_whose_notes_are_lost_is_closed() {
             fs::write(folder.join(name), "{").unwrap();
         }
         assert!(world.start(&registry, "thief/app").await.is_err(), "{lost:?}");
-        // Nor does what the thief tried.
+        // Nor do the thief's attempts.
         registry.set_down(true);
         assert!(world.start(&registry, "thief/app").await.is_err(), "{lost:?}");
         registry.set_down(false);
@@ -262,11 +262,11 @@ async fn an_index_is_for_repositories_that_have_the_layer() {
     assert!(publish("owner/app").await.is_ok());
 }
 
-/// What matters is how much of a layer somebody knows, and not of how many pieces that is, nor of how many zeros.
+/// The chance depends on how much of a layer a user knows, and not on how many pieces that is, nor on how many zeros.
 #[test]
 fn pieces_are_drawn_by_their_size() {
     const SMALL: u64 = 1 << 10;
-    // What each takes in the registry, and what it is decoded to.
+    // The size of each piece in the registry, and its decoded size.
     for (known, secret, codec) in [
         (vec![(SMALL, SMALL); 1000], (1 << 20, 1 << 20), Codec::Tar),
         (vec![(SMALL, 16 << 20); 1000], (1 << 20, 1 << 20), Codec::Gzip),

@@ -26,7 +26,7 @@ pub struct TarParser {
     pub(in crate::tar::parser) summary: TarSummary,
 }
 
-/// What special entries say about the next one.
+/// The fields that special entries set for the next entry.
 #[derive(Debug, Default)]
 pub(in crate::tar::parser) struct Pending {
     pub(in crate::tar::parser) records: PaxRecords,

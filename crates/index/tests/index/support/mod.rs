@@ -1,4 +1,4 @@
-//! What the tests of this crate share: data that compresses in different ways, tar archives, and encoders.
+//! Helpers that the tests of this crate share: data that compresses in different ways, tar archives, and encoders.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::io::Write;
@@ -120,8 +120,8 @@ pub fn deflate(plain: &[u8], level: u32) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What a program writes to its standard output for this standard input; `None`, with a word of why, if the
-/// program is not there.
+/// The standard output of a program for this standard input; `None`, with a word of why, if the program is not
+/// there.
 pub fn filter(program: &str, arguments: &[&str], input: &[u8]) -> Option<Vec<u8>> {
     let child = Command::new(program)
         .args(arguments)

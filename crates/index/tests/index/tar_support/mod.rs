@@ -1,4 +1,4 @@
-//! What the tests of the tar parser share: a sink that remembers everything, and a builder of raw archives.
+//! Helpers that the tests of the tar parser share: a sink that remembers everything, and a builder of raw archives.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "tests")]

@@ -1,7 +1,6 @@
-//! The promise of the trust module, against a model: whatever is pushed, tagged, signed, bound, run, proven
-//! and configured in whatever order, an image named by digest is never read through an index that only a
-//! registry vouches for, also when that index is in the cache already; and every judgement is the one that a
-//! few lines of plain rules give.
+//! The promise of the trust module, against a model. Artifacts, tags, signatures, bindings, runs, proofs and policies come
+//! in whatever order. An image named by digest is never read through an index that only a registry vouches for, also when
+//! that index is in the cache already. And every judgement is the one that a few lines of plain rules give.
 //!
 //! The world: two repositories, three images that share layers, for each layer a true index and two lies, and
 //! three keys. The attacker may push any artifact, move any tag to an image index that binds a lie, sign with

@@ -1,4 +1,4 @@
-//! What there is in the world of the test: repositories, images, layers, indexes, policies.
+//! The objects in the world of the test: repositories, images, layers, indexes, policies.
 
 use xebec_format::digest::Digest;
 use xebec_trust::{BoundArtifact, Original, Platform, Policy, PrivateKey, RepositoryName, TrustFile, bind};
@@ -11,7 +11,7 @@ pub(crate) const ATTACKERS_IMAGE: u8 = 2;
 /// Variants of an index: 0 is true, the others lie.
 pub(crate) const VARIANTS: u8 = 3;
 
-/// What a tag points to, or a digest names.
+/// The document that a tag points to, or a digest names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     /// An image manifest.

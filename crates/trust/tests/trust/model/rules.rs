@@ -6,7 +6,7 @@ use xebec_trust::{Naming, Root};
 
 use super::names::*;
 
-/// What has happened, and what the host has seen of it.
+/// The events that have happened, and the facts that the host has seen of them.
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) attached: BTreeSet<(u8, u8, u8)>,
@@ -101,7 +101,7 @@ impl Model {
         seen
     }
 
-    /// The promise itself, from what happened alone: who could have made this host use a lie?
+    /// The promise itself, from the events alone: an event that allowed this host to use a lie, if there is one.
     pub(crate) fn excuse(
         &self,
         place: u8,

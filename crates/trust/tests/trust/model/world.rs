@@ -10,7 +10,7 @@ use xebec_trust::{
 
 use super::names::*;
 
-/// What is at a signature tag: the manifest and the payloads.
+/// The manifest at a signature tag, and its payloads.
 pub(crate) type Signed = (Vec<u8>, Vec<Vec<u8>>);
 
 /// Registries and the host's cache.
