@@ -186,7 +186,7 @@ def view():
     for _ in range(RUNS):
         forget()
         for kind in ("cold", "warm"):
-            # What an earlier view left must not spare this one the work.
+            # Files that an earlier view left must not spare this one the work.
             for old in os.scandir(os.path.join(os.environ["XEBEC_ROOT"], "views")) if kind == "warm" else ():
                 os.unlink(old.path)
             start = time.perf_counter()

@@ -20,7 +20,7 @@ RECIPES = os.path.join(TOP, "scripts", "images")
 # Those of Slacker's HelloBench, in the order of tables.
 CATEGORIES = ["distribution", "database", "language", "web server", "web framework", "other"]
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-# What a version may be: part of the name of a directory and of a tag.
+# The form of a version: part of the name of a directory and of a tag.
 VERSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.]{0,40}")
 # The kinds of layers, each with what pins the version of an artefact; Debian's packages have the version of its release.
 PINNED = {

@@ -36,7 +36,7 @@ NETWORKS = [network.Network(text) for text in os.environ.get("BENCH_RATES", "0 1
 SECOND_NETNS = os.environ["BENCH_SECOND_NETNS"]
 # A warm start that moves more is not one.
 MOST_WARM_BYTES = 20_000
-# What starts fail of; with anything else it is said where it came from.
+# The errors with which starts fail; of any other the origin is said.
 FAILURES = (RuntimeError, OSError, subprocess.SubprocessError)
 
 
@@ -181,7 +181,7 @@ class Run:
     def network(self, subject, net, published, old, push, touched):
         """One image on one network: all systems in turn, several times."""
         key = {"image": subject.name, "version": subject.version, "network": str(net), "digest": subject.digest}
-        # What could not be updated before, for want of the older version, can be now.
+        # A system that could not be updated before, for want of the older version, can be now.
         for name in old:
             self.results.only_with("update_ms", **key, system=name)
         more = {"digests": [subject.before.digest, subject.digest]} if old else {}

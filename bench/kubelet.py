@@ -16,13 +16,13 @@ import node
 from engine import Engine
 
 PORT = 10255
-# What it sets of the kernel if it is not so (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`).
+# The settings of the kernel that it makes if they are not so (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`).
 TUNABLES = {
     "vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
     "kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
 }
-# What CRI needs here besides the snapshotter: an image for the pods' own process, where the registry is, and neither networks nor
-# the right to lower a process's chance of being killed.
+# The settings that CRI needs here besides the snapshotter: an image for the pods' own process, where the registry is, and neither
+# networks nor the right to lower a process's chance of being killed.
 CRI = """
 [plugins."io.containerd.cri.v1.images"]
   snapshotter = "{snapshotter}"

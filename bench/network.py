@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 
-# What may go at once after each pause: as much as the link passes in this time, but not less than some packets of Ethernet's
+# The bytes that may go at once after each pause: as many as the link passes in this time, but not fewer than some packets of Ethernet's
 # size. More would make a slow link a fast one for a client that asks for little at a time.
 BURST_MS, LEAST_BURST = 2, 16 << 10
 

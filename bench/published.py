@@ -44,7 +44,7 @@ class Published:
         return self.known[key]
 
     def of(self, system, subject):
-        # What is recorded or found to be opened depends on how the image is run, too.
+        # The recording, or the list of opened files, depends on how the image is run, too.
         how = hashlib.sha256(json.dumps([subject.arguments, vars(subject.task)]).encode()).hexdigest()[:12]
         key = f"{system.name} {system.version()}, {subject} {subject.digest} {how}"
         return self.once(key, lambda: system.publish(subject, push(subject, subject.repository)))

@@ -15,7 +15,7 @@ import catalogue
 
 # Of everything that has no time of its own: the first of 2024.
 TIME = 1704067200
-# After a step that writes to the whole system; `began` is when it did. What is mounted (proc, resolv.conf) is not the image's.
+# After a step that writes to the whole system; `began` is when it did. Mounted files (proc, resolv.conf) are not the image's.
 APT = """RUN began=$(date +%s) \\
     && apt-get update \\
     && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {packages} \\

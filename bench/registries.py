@@ -254,7 +254,7 @@ class XebecNodes(Xebec):
         with contextlib.suppress(FileNotFoundError), open(self.s3_log) as log:
             lines = log.readlines()
         puts = sum("s3_PutObject" in line for line in lines)
-        # What a connection counts is known to others a second later.
+        # The counts of a connection are known to others a second later.
         time.sleep(1.2)
         commits = int(self.sql("SELECT sum(xact_commit) FROM pg_stat_database WHERE datname = 'postgres'"))
         return puts, len(lines) - puts, commits

@@ -8,14 +8,14 @@ import platform
 import bench
 
 FORMAT = 1
-# What every run of a start has; the others are not known everywhere.
+# The figures that every run of a start has; the others are not known everywhere.
 FIGURES = [
     "pull_ms", "create_ms", "start_ms", "ready_ms", "warm_ms", "second_ms", "rx_bytes", "rx_packets", "tx_bytes", "tx_packets",
     "pull_bytes", "requests", "client_cpu_ms", "containerd_cpu_ms", "daemon_cpu_ms", "registry_cpu_ms", "disk_bytes",
 ]
 # Those that cannot be nothing.
 POSITIVE = ["pull_ms", "create_ms", "start_ms", "ready_ms", "warm_ms", "second_ms", "rx_bytes", "requests", "disk_bytes"]
-# What tells a row from another one.
+# The members that tell a row from another one.
 KEY = ("image", "version", "network", "system", "x")
 
 

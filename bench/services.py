@@ -181,7 +181,7 @@ def record(task, image, *arguments):
     if process.returncode != 0 or (is_asked and answers == 0):
         with open(log.name) as file:
             raise RuntimeError(f"recording {image}: {answers} answers; {file.read()[-2000:]}")
-    # What the program has said comes first.
+    # The program's own output comes first.
     try:
         return json.loads(output[output.index(b"{\n") :])
     except ValueError as error:

@@ -17,9 +17,9 @@ TIMEOUT_S = 120
 # A start on a host that never saw the image moves at least this: lazily, and as part of the compressed image. A lazy one of
 # a very small image moves at least that part of it.
 LEAST_BYTES, LEAST_PART, LEAST_PART_LAZY = 100_000, 0.95, 0.1
-# What a program wrote before it ended is passed on by containerd's shim, which may take a moment longer.
+# Containerd's shim passes on the output of a program that has ended, which may take a moment longer.
 OUTPUT_S = 2
-# What still comes in the background is waited for, but not for ever: until so few bytes come in a second.
+# Bytes that still come in the background are waited for, but not for ever: until so few bytes come in a second.
 QUIET_S, QUIET_BYTES, QUIET_WITHIN_S = 1, 5_000, 30
 CLONE_NEWNET = 0x40000000
 
@@ -81,7 +81,7 @@ class Start:
             self.created = self.passed_ms()
             if self.process.returncode != 0:
                 return f"ctr run has failed: {self.process.stderr.read().decode()[-1500:]}"
-        # What runs to its end is judged by `is_ready`, which was asked a moment ago, maybe before its end.
+        # A task that runs to its end is judged by `is_ready`, which was asked a moment ago, maybe before its end.
         if self.has_ended() and not self.is_ready():
             return "it has ended"
         return f"it is not ready after {timeout_s:.0f} s" if self.passed_ms() > timeout_s * 1e3 else None
@@ -114,7 +114,7 @@ def run(node, subject, reference, name, namespace=None, timeout_s=TIMEOUT_S):
     wait = lambda: started.wait(timeout_s)
     ready = in_namespace(namespace, wait) if namespace else wait()
     used = cost.container(node.namespace, name)
-    # What serves or ends before ctr knows that it was started.
+    # A container may serve or end before ctr knows that it was started.
     created = min(started.finish(timeout_s), ready)
     if subject.task.ends and (status := node.exit_status(name)) != 0:
         raise RuntimeError(f"{subject}: its status is {status}; it wrote: {hosts.tail(started.output, 500)}")

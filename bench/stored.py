@@ -33,7 +33,7 @@ def files(top, reference):
         digest = waiting.pop()
         algorithm, _, name = digest.partition(":")
         path = os.path.join(top, BLOBS, algorithm, name[:2], name, "data")
-        # What annotations name may be of another repository, and not here.
+        # Digests in annotations may be of another repository, and not here.
         if not digest or digest in found or not os.path.exists(path):
             continue
         found[digest] = path

@@ -11,7 +11,7 @@ import socket
 import protocols
 
 KINDS = ("answer", "line", "output")
-# What a peer may take for one answer; one that is up but has nothing to say yet is asked again.
+# The time that a peer may take for one answer; one that is up but has nothing to say yet is asked again.
 PATIENCE_S = 10
 # Of the regular expressions of `xebec record --probe log:…`.
 SPECIAL = r"\.+*?()|[]{}^$"

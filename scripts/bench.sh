@@ -92,7 +92,7 @@ build_catalogue() {
     trap - INT TERM HUP
 }
 
-# What calls snapshotters, and what waits in a pod.
+# Builds the program that calls snapshotters, and the one that waits in a pod.
 build_operations() {
     export BENCH_GOTOOLS=$XEBEC_CACHE/bench/gotools
     CGO_ENABLED=0 go build -C tests/containerd -o "$BENCH_GOTOOLS/" ./operations
@@ -207,7 +207,7 @@ isolated() {
     # Interrupted by a signal, it returns before the child has ended.
     wait "$child" || status=$?
     wait "$child" 2>/dev/null || true
-    # What was killed may take a moment to end.
+    # A killed process may take a moment to end.
     for _ in {1..50}; do
         rm -rf --one-file-system "$BENCH_SCRATCH" 2>/dev/null && break
         sleep 0.1
@@ -216,9 +216,9 @@ isolated() {
     exit "$status"
 }
 
-# A new file system for all that hosts write, since how fast one takes new files depends on what it has been through: ext4 passes
-# over inodes that were deleted in the last minutes (`recently_deleted`, fs/ext4/ialloc.c), and a large and old one makes 10,000
-# files in 0.9 s of processor time and, when as many have been deleted a few times, in 8. Its loop device goes with its mount.
+# A new file system for all that hosts write, since the time for new files depends on the history of the file system. ext4 passes over
+# inodes that were deleted in the last minutes (`recently_deleted`, fs/ext4/ialloc.c). A large and old one makes 10,000 files in 0.9 s of
+# processor time and, when as many have been deleted a few times, in 8. Its loop device goes with its mount.
 new_file_system() {
     truncate --size "$1" "$BENCH_SCRATCH/disk"
     mkfs.ext4 -q -E lazy_itable_init=0,lazy_journal_init=0 "$BENCH_SCRATCH/disk"
@@ -274,9 +274,9 @@ inside() {
     PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=bench python3 "${program[@]}"
 }
 
-# The registry in a network namespace of its own, at the other end of a pair of veth devices, and a third namespace for
-# second containers. What is in the registry is kept in the cache, since converting images takes minutes. All of it is gone
-# with this script's namespaces, however it ends.
+# The registry in a network namespace of its own, at the other end of a pair of veth devices, and a third namespace for second containers.
+# Images in the registry are kept in the cache, since converting them takes minutes. All of it is gone with this script's namespaces,
+# however it ends.
 start_far_registry() {
     export BENCH_REGISTRY_NETNS=/run/netns/registry BENCH_SECOND_NETNS=/run/netns/second
     ip netns add registry

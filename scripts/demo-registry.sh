@@ -29,7 +29,7 @@ prepare() {
 
 ask() { curl --silent --show-error --fail --noproxy '*' --max-time 10 "$@"; }
 
-# What a command ends with that will never be true: the program that it looks at is gone, and it has said why.
+# The status of a command that will never be true: the program that it looks at is gone, and it has said why.
 NEVER=99
 
 # until_true COMMAND...: at most for PATIENCE_MS.

@@ -1,4 +1,4 @@
-# What the demos share. To be sourced after env.sh.
+# Functions that the demos share. To be sourced after env.sh.
 #
 #   now_ms                       the time in milliseconds
 #   step TEXT COMMAND...         runs it, telling what happens and how long it took, which STEP_MS says, too
@@ -71,7 +71,7 @@ enter_namespaces() {
     # Interrupted by a signal, it returns before the child has ended.
     wait "$child" || status=$?
     wait "$child" 2>/dev/null || true
-    # What was killed may take a moment to end.
+    # A killed process may take a moment to end.
     for _ in {1..50}; do
         rm -rf --one-file-system "$scratch" 2>/dev/null && break
         sleep 0.1

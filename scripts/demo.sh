@@ -64,7 +64,7 @@ forget() {
     rm -rf --one-file-system "$XEBEC_ROOT" "$XEBEC_RUN"
     mkdir -p "$XEBEC_ROOT"
     printf 'plain_http = ["%s"]\n' "$REGISTRY" >"$XEBEC_ROOT/registries.toml"
-    # What is in memory is dropped as far as it is on disk already; a `sync` would wait for all that others write.
+    # Pages in memory are dropped as far as they are on disk already; a `sync` would wait for all that others write.
     echo 3 >/proc/sys/vm/drop_caches
 }
 

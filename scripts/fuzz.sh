@@ -15,8 +15,8 @@ cd "$XEBEC_TOP" || exit 1
 seconds=${1:-60}
 only=${2:-}
 build="$CARGO_TARGET_DIR/debug"
-# So much that no honest input comes near, and so little that a bomb is noticed: the largest thing that a parser may
-# hold for one input is a section of an index (256 MiB), and libFuzzer counts its own memory as well.
+# So much that no honest input comes near, and so little that a bomb is noticed. The largest thing that a parser may hold for one input is
+# a section of an index (256 MiB), and libFuzzer counts its own memory as well.
 limits=(-timeout=20 -rss_limit_mb=2048 -max_len=16384)
 passed=0 failed=0 skipped=0
 
@@ -74,7 +74,7 @@ fi
 
 [[ $seconds != in:* ]] || seconds=$(each "${seconds#in:}" ${#targets[@]})
 
-# What is not Xebec's is that of the tests, compiled as for those: the same profile, and the features of the whole workspace. Xebec's own
+# Crates of others are those of the tests, compiled as for those: the same profile, and the features of the whole workspace. Xebec's own
 # crates get coverage, and are compiled to be faster than for the tests.
 if ! CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER="$XEBEC_TOP/fuzz/instrument.sh" cargo build --quiet --locked \
     --workspace --features xebec-fuzz/fuzzing "${targets[@]/#/--bin=}"; then

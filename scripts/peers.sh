@@ -43,7 +43,7 @@ build_go() {
 build_crate() {
     local directory=$1 crate=$2 build=$XEBEC_TOOLS/build-$2 version program
     local -a programs=("${@:3}")
-    # What the crate is, which its programs do not know: without a repository to ask, they say that it is unknown.
+    # The version of the crate, which its programs do not know: without a repository to ask, they say that it is unknown.
     version=$(sed -n "s/^$crate = \"=\(.*\)\"/\1/p" "$directory/Cargo.toml")
     version+=" $(cat "$directory"/Cargo.{toml,lock} | sha256sum)"
     is_built "$crate" "$version" "${programs[@]}" && return
@@ -58,8 +58,8 @@ build_crate() {
     say "$crate, ${programs[*]}: ${version%% *}"
 }
 
-# What containerd's EROFS differ calls: from the release of Debian after the one that this is made for, with the libraries that
-# it was linked with, and a script that starts it with them.
+# The programs that containerd's EROFS differ calls: from the release of Debian after the one that this is made for, with the libraries
+# that they were linked with, and a script that starts them with these.
 take_erofs_utils() {
     local root=$XEBEC_TOOLS/erofs-utils suite=trixie loader
     [[ -x $root/bin/mkfs.erofs && -f $root/suite && $(<"$root/suite") == "$suite" ]] && return

@@ -4,19 +4,19 @@
 #   scripts/setup.sh PURPOSE...      build, demo, test, lint, bench; all is all of them. cosign, too, which all leaves out
 #   scripts/setup.sh --list [PURPOSE...]   what each tool is for, and where it comes from
 #
-# What a purpose needs is in the table below, and nothing else is installed for it. Debian's packages are taken where they do;
-# what Debian 12 lacks, or has in a version that the tests cannot use, is built at a pinned version into a folder of our own.
-# What is there at the version of the table is left alone, so a second run takes a fifth of a second.
+# The needs of a purpose are in the table below, and nothing else is installed for it. Debian's packages are taken where they do. Programs
+# that Debian 12 lacks, or has in a version that the tests cannot use, are built at a pinned version into a folder of our own. A program
+# that is there at the version of the table is left alone, so a second run takes a fifth of a second.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 PURPOSES=(build demo test lint bench)
-# What nobody gets who does not ask for it by name, since it takes too long to build.
+# Programs that are installed only by name, since they take too long to build.
 UNASKED=(cosign)
 OLDEST_RUST=1.90
 OLDEST_GO=1.26
 
-# name      What has to be there: a command, a file with its whole path, or (go, module, ...) a program in $XEBEC_TOOLS/bin.
+# name      The item that has to be there: a command, a file with its whole path, or (go, module, ...) a program in $XEBEC_TOOLS/bin.
 # source    apt      the Debian package
 #           deb      one program out of a Debian package that is not installed, since it would start a service: PACKAGE:PATH
 #           go       `go install` of a module
@@ -138,7 +138,7 @@ note_version() {
 version_of() {
     case $1 in
     module) sha256sum <"$XEBEC_TOP/${2%%:*}/go.sum" ;;
-    # Whatever version the package has.
+    # Any version that the package has.
     apt | deb) ;;
     *) echo "$2" ;;
     esac

@@ -16,7 +16,7 @@ cd "$XEBEC_TOP"
 parts=("$@")
 [[ ${#parts[@]} -gt 0 ]] || parts=(soak/ differential/ reading/64-readers)
 XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
-# What runs beside a scenario would be measured, too.
+# Programs beside a scenario would be measured, too.
 export XEBEC_BIN XEBEC_SOAK=full E2E_JOBS=${E2E_JOBS:-1}
 mkdir -p out
 log=$(mktemp)

@@ -3,9 +3,8 @@
 #
 #   scripts/test.sh all | lint | unit | e2e | smoke | fuzz
 #
-# Every check runs even if an earlier one failed. The last line counts all of them: single checks, the cases
-# that `cargo test` reports, and the end-to-end cases. What cannot run here is counted as skipped, with a line
-# that begins with SKIPPED and says why.
+# Every check runs even if an earlier one failed. The last line counts all of them: single checks, the cases that `cargo test` reports,
+# and the end-to-end cases. A check that cannot run here is counted as skipped, with a line that begins with SKIPPED and says why.
 #
 # Before it, a table shows how long each part took beside its budget, and the ten slowest cases. Going over a budget is shown
 # and fails nothing: machines differ, and so does what is built already.

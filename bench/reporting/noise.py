@@ -23,7 +23,7 @@ from . import figures, results
 
 # How often files that differ by noise only may be said to differ.
 ALARMS = 0.05
-# What is less is of no interest, or of the machine's mood.
+# A smaller difference is of no interest, or of the machine's mood.
 LEAST = 0.05
 # Of starts; of scenarios, all figures are compared.
 STARTS = ["ready_ms", "warm_ms", "second_ms", "rx_bytes", "requests", "host_cpu_ms", "disk_bytes", "update_ms"]

@@ -11,7 +11,7 @@ EARLIER = "starts under containerd"
 HELLO = "hello"
 SCENARIO = "scenario "
 BASE = "overlayfs"
-# The order in which systems are shown; others follow by name. What begins with `OURS` is no peer.
+# The order in which systems are shown; others follow by name. A system whose name begins with `OURS` is no peer.
 SYSTEMS = [
     "overlayfs", "EROFS snapshotter", "stargz", "stargz, optimised", "SOCI", "nydus", "nydus, optimised",
     "Xebec", "Xebec, runtime image",
@@ -22,7 +22,7 @@ CATEGORIES = ["distribution", "database", "language", "web server", "web framewo
 EARLIER_CATEGORIES = {"nginx": "web server", "redis": "database", "python": "language", "node": "language"}
 # Nothing that is measured is less or more; ratios of such numbers can be computed with.
 LEAST, MOST = 1e-9, 1e18
-# What may be less than nothing, since it is a difference.
+# Figures that may be less than nothing, since they are differences.
 SIGNED = ("host_cache_bytes",)
 
 

@@ -19,7 +19,7 @@ from subject import Subject
 
 SMALL = os.environ.get("SMALL") == "1"
 RUNS = min(int(os.environ.get("BENCH_RUNS", 1 if SMALL else 3)), 9)
-# What starts fail of; with anything else it is said where it came from.
+# The errors with which starts fail; of any other the origin is said.
 FAILURES = (RuntimeError, OSError, subprocess.SubprocessError)
 
 
@@ -29,10 +29,10 @@ class Scenario:
     name = None
     # As in BENCH_RATES, which takes their place.
     networks = "100"
-    # What is printed of a row: the figure, what it is called, the unit, and how much of the figure that is. The first one is
-    # compared with overlayfs's.
+    # The figures that are printed of a row: name, label, unit, and how much of the figure that is. The first one is compared with
+    # overlayfs's.
     figures = []
-    # What `x` is, if the scenario has a variable.
+    # The meaning of `x`, if the scenario has a variable.
     variable = None
     # With what rows can be compared only if they have the same.
     settings = {}

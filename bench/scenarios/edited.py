@@ -18,7 +18,7 @@ import zlib
 import images
 from subject import Subject
 
-# What ends a file of each kind without changing what it means; kinds that are code come first.
+# The text that ends a file of each kind without changing its meaning; kinds that are code come first.
 COMMENTS = {
     ".py": "\n# {}\n", ".rb": "\n# {}\n", ".js": "\n/* {} */\n", ".mjs": "\n/* {} */\n", ".sh": "\n# {}\n",
     ".html": "\n<!-- {} -->\n", ".css": "\n/* {} */\n", ".conf": "\n# {}\n", ".cfg": "\n# {}\n", ".md": "\n{}\n",

@@ -50,7 +50,7 @@ class Memcached(base.Scenario):
         for x, found in filled.items():
             found |= own
             found["objects_per_s"] = x / (found["filled_ms"] - found["ready_ms"]) * 1e3
-        # What was counted to the end belongs to the last one.
+        # Costs that were counted to the end belong to the last one.
         filled[group[-1]] |= {name: value for name, value in cost.items() if name not in filled[group[-1]]}
         return filled
 

@@ -17,7 +17,7 @@ import starting
 from scenarios import base
 
 SAMPLES, BITS = 50_000, 784
-# What comes out for these seeds; libraries for other processors round differently.
+# The results for these seeds; libraries for other processors round differently.
 RIGHT, TOLERANCE = {"loss": 0.1773, "accuracy": 0.939}, 0.005
 PROGRAM = "training_program.py"
 IMAGES = ["python", "scipy"]

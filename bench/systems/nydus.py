@@ -28,19 +28,19 @@ import processes
 from systems.base import Proxied
 from systems.stargz import PERIOD_S, convert
 
-# What nydusd gets to take its mount down, which is a moment's work.
+# The time that nydusd gets to take its mount down, which is a moment's work.
 PATIENCE_S = 10
 MIB = 1 << 20
-# What nydusd sets its limit of open files to.
+# The limit of open files that nydusd sets.
 DEFAULT_FILES = 1_000_000
-# What nydusd and nydus-image are programs of (scripts/peers.sh).
+# The crate of nydusd and nydus-image (scripts/peers.sh).
 CRATE = "nydus-rs"
 
 
 class Nydus(Proxied):
     name, snapshotter, program = "nydus", "nydus", "peer-nydus"
     parts = ("containerd-nydus-grpc", "nydusd", "nydus-image")
-    # What is prefetched, if anything is.
+    # The settings of prefetching, if there is any.
     prefetch = {"enable": False}
 
     @staticmethod
@@ -114,7 +114,7 @@ class Nydus(Proxied):
     def nydusds(self):
         """Of this host, whose directory stands in their arguments; others may run beside it."""
         of_all = {pid: arguments(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
-        # Whatever program the path that was given leads to.
+        # The given path may lead to any program.
         return [pid for pid, words in of_all.items() if is_nydusd(words) and belongs(words, self.top)]
 
     def daemon_pids(self):

@@ -28,7 +28,7 @@ class Soci(Proxied):
         return sum(size for size in subject.layers if size >= SMALLEST) > subject.size / 4
 
     def publish(self, subject, plain):
-        # What it has made for an image it takes for being in containerd, of which there is another for the next image.
+        # It takes the index that it has made for an image for being in containerd; for the next image there is another containerd.
         scratch = tempfile.mkdtemp(dir=bench.SCRATCH)
         target = f"{self.registry}/{subject.repository}-soci:{subject.tag}"
         return convert(self, plain, target, [self.program, "convert", scratch, plain, target])

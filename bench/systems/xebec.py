@@ -23,7 +23,7 @@ class Lazy(System):
             return hashlib.file_digest(file, "sha256").hexdigest()[:12]
 
     def publish(self, subject, plain):
-        # What another program wrote is in another repository.
+        # The index of another program is in another repository.
         kind = "recorded" if self.is_recorded else "indexed"
         image = f"{bench.REGISTRY}/{subject.repository}-{kind}-{self.program_digest()}:{subject.tag}"
         bench.run("skopeo", "copy", "-q", "--src-tls-verify=false", "--dest-tls-verify=false",

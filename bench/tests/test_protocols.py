@@ -119,7 +119,7 @@ WRONG = {
         script((8, b"\x01\0\0\0\0\0\x02\0\0\xce")), script((8, method(10, 10)[:-1] + b"\0")),
     ],
 }
-# What any of them may meet instead of its service.
+# The answers that any of them may meet instead of its service's.
 OTHERS = [script(), script((0, b"nothing\n")), script((0, bytes(64))), script((0, b"\xff" * 64))]
 
 

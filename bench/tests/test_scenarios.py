@@ -101,7 +101,7 @@ class Edits(unittest.TestCase):
         self.assertEqual(changed, {"srv/app.py"})
         self.assertEqual(other["srv/app.py"][-1], b"print()\n\n# mark1\n")
         self.assertEqual(other["srv/app.py"][:-1], one["srv/app.py"][:-1])
-        # What manifest and configuration say of the layer is so.
+        # The statements of manifest and configuration about the layer are true.
         with gzip.open(edited.blob(after.layout, new[1])) as file:
             self.assertEqual(images.hashlib.sha256(file.read()).hexdigest(), new_plain[1].removeprefix("sha256:"))
         self.assertEqual(os.path.getsize(edited.blob(after.layout, new[1])), manifest["layers"][1]["size"])

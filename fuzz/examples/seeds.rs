@@ -292,7 +292,7 @@ fn tables_of_contents() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a host keeps of networks, containers and their past.
+/// The files that a host keeps of networks, containers and their past.
 fn runner() -> Result<(), Failure> {
     let definition = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [
         {"type": "bridge", "bridge": "xebec0", "isGateway": true, "ipMasq": true,
@@ -345,7 +345,7 @@ fn runner() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What confines a container, and files of variables.
+/// The options that confine a container, and files of variables.
 fn confinement() -> io::Result<()> {
     put_texts(
         "container_option",

@@ -1,5 +1,5 @@
-//! What the command line takes to confine a container, one a line, and files of variables: limits are no zeros, names lead to
-//! no other file, and what is accepted reads the same once printed.
+//! Options of the command line that confine a container, one a line, and files of variables: limits are no zeros, names lead to no other
+//! file, and an accepted option reads the same once printed.
 #![no_main]
 
 use xebec_confinement::{

@@ -1,5 +1,5 @@
-//! What a host keeps of a container and its volumes, as a full disk, a later version or another program may have left it: each file
-//! is read or named, and nothing in it makes the container another one.
+//! The files that a host keeps of a container and its volumes, as a full disk, a later version or another program may have left them:
+//! each file is read or named, and nothing in it makes the container another one.
 #![no_main]
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! What happened on a host, as a killed daemon or a full disk may have left it: what is damaged is left out, and a line that was
-//! written before it is read.
+//! The history of a host, as a killed daemon or a full disk may have left it: damaged lines are left out, and a line that was written
+//! before them is read.
 #![no_main]
 
 use std::fs::OpenOptions;
@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use xebec_protocol::history::{History, STARTS, WAITS};
 
-/// What each file begins with, and a container.
+/// The first line of each file, and a container.
 const BEFORE: &[u8] = b"{\"xebec_history\":1}\n{\"kind\":\"container\",\"name\":\"web\",\"reference\":\"docker.io/library/nginx:1\",\
 \"manifest\":\"sha256:1111111111111111111111111111111111111111111111111111111111111111\",\"created_ms\":1}\n";
 

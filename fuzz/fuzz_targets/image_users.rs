@@ -26,7 +26,7 @@ libfuzzer_sys::fuzz_target!(|files: (&[u8], &[u8])| {
         let mut numbers = found.additional.iter().chain([&found.uid, &found.gid]);
         assert!(numbers.all(|&number| number <= LARGEST));
         assert!(found.home.starts_with('/') && !found.home.contains('\n'));
-        // What is remembered of a start is taken for the next one, or is looked up again.
+        // An identity that is remembered of a start is taken for the next one, or is looked up again.
         let text = serde_json::to_string(&found).expect("written");
         assert!(Identity::remembered(&text).is_none_or(|again| again == found));
     }

@@ -1,5 +1,5 @@
-//! What the command line takes for a network: no port is zero; a subnet reads the same once printed; a name for `/etc/hosts` makes
-//! one line.
+//! Options of the command line for a network: no port is zero; a subnet reads the same once printed; a name for `/etc/hosts` makes one
+//! line.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,5 +1,5 @@
-//! What a CNI plugin printed, what the kernel says of the host's network, and `/etc/hosts` of a container: what is noted are addresses, a
-//! message is a line, and a container's own lines stay.
+//! The output of a CNI plugin, the kernel's files about the host's network, and `/etc/hosts` of a container: the noted values are
+//! addresses, a message is a line, and a container's own lines stay.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

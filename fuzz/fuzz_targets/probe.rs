@@ -1,5 +1,5 @@
-//! What the command line takes for a container, one a line: a probe that is accepted reads the same once printed; signals
-//! are numbers that exist; volumes and mounts have absolute paths, or names that are no paths.
+//! Options of the command line for a container, one a line: a probe that is accepted reads the same once printed; signals are numbers
+//! that exist; volumes and mounts have absolute paths, or names that are no paths.
 #![no_main]
 
 use std::path::Path;

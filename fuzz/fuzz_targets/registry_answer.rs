@@ -1,5 +1,5 @@
-//! What a registry or its token server sends beside manifests and blobs: lists of tags, errors, tokens and headers. What of it is
-//! shown has nothing that a terminal acts on, and a token makes one header.
+//! Answers of a registry or its token server beside manifests and blobs: lists of tags, errors, tokens and headers. Texts that are shown
+//! have nothing that a terminal acts on, and a token makes one header.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| xebec_oci::fuzzing::registry_answer(bytes));

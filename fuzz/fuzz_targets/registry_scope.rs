@@ -1,4 +1,4 @@
-//! What clients and administrators write about rights: scopes, the header Authorization, forms, htpasswd files, patterns. What is
+//! Texts of clients and administrators about rights: scopes, the header Authorization, forms, htpasswd files, patterns. A text that is
 //! read says the same once printed, and stays within the limits.
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! `Recording::decode` of arbitrary bytes, as they are (after a byte 0) or as numbers that are still to be compressed, so
-//! that mutations reach the columns: what is accepted passes `check`, comes back from encoding as an equal value, and can
-//! be planned with; everything else is an error, in bounded memory.
+//! `Recording::decode` of arbitrary bytes, as they are (after a byte 0) or as numbers that are still to be compressed, so that mutations
+//! reach the columns. A recording that is accepted passes `check`, comes back from encoding as an equal value, and can be planned with.
+//! Everything else is an error, in bounded memory.
 #![no_main]
 
 use xebec_format::runtime_image::{Recording, ranges, wanted};

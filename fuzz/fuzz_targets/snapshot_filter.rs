@@ -25,7 +25,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
     // One of several is enough.
     let several = Filters::parse(&[text, "kind==view", text]);
     assert_eq!(several.map(|several| several.fit(&info)).ok(), Some(fits));
-    // A name that is quoted is found again, whatever is in it.
+    // A name that is quoted is found again, with any characters in it.
     let quoted: String = text.chars().map(|c| format!("\\U{:08x}", u32::from(c))).collect();
     let named = Filters::parse(&[format!("name==\"{quoted}\"")]);
     let info = Info {

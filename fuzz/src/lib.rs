@@ -1,5 +1,5 @@
-//! What several fuzz targets share: builders that get arbitrary bytes past what no mutation guesses (checksums,
-//! digests, compression), and the promises that more than one target holds results against.
+//! Helpers that several fuzz targets share: builders that get arbitrary bytes past checks that no mutation guesses (checksums, digests,
+//! compression), and the promises that more than one target holds results against.
 
 #![allow(clippy::panic, reason = "a fuzz target finds by panicking")]
 
@@ -13,8 +13,8 @@ const INDEX_HEADER: usize = 224;
 const SECTION_ENTRY: usize = 32;
 const SECTIONS: usize = 2;
 
-/// Decodes an index both ways. What is accepted must keep the promises of its types, must come back from encoding
-/// as it was, and must have the span table that is read alone; and whatever has a tree has a span table.
+/// Decodes an index both ways. An accepted index must keep the promises of its types, must come back from encoding as it was, and must
+/// have the span table that is read alone. All bytes that have a tree have a span table.
 ///
 /// # Panics
 /// When one of these is broken.

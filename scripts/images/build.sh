@@ -8,10 +8,10 @@
 # XEBEC_RECIPES may name another folder with recipes, such as those that bench/build_images.py makes; they are built by their
 # names, and neither listed nor part of "all".
 #
-# A recipe is a folder scripts/images/NAME with a Containerfile (built by buildah in a chroot), or with a script
-# build (run with the target directory as its argument); a script prepare, if there is one, first fills the build
-# context (its argument). An image is built again only when its recipe or the recipe of what it is based on has
-# changed. Needs root, since packages are installed in a chroot.
+# A recipe is a folder scripts/images/NAME with a Containerfile (built by buildah in a chroot), or with a script build (run with the
+# target directory as its argument). A script prepare, if there is one, first fills the build context (its argument). An image is built
+# again only when its recipe, or the recipe of the image that it is based on, has changed. Needs root, since packages are installed in a
+# chroot.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$here/../env.sh"
@@ -30,7 +30,7 @@ die() {
 # The folder of a recipe: ours, or else one of XEBEC_RECIPES.
 recipe() { if [[ -d $here/$1 ]]; then echo "$here/$1"; else echo "${XEBEC_RECIPES:-$here}/$1"; fi; }
 
-# What an image is based on: the names in its file "needs", one per line.
+# The images that an image is based on: the names in its file "needs", one per line.
 needs() { cat "$(recipe "$1")/needs" 2>/dev/null || true; }
 
 names() {

@@ -119,9 +119,9 @@ impl Browser {
         }
     }
 
-    /// What has happened of one kind, as parameters, since this was last asked for any.
+    /// The events since this was last called: method and parameters of each.
     pub(crate) fn happened(&self) -> Result<Vec<(String, Value)>> {
-        // What came before the answer to this was sent before.
+        // All events before this answer were sent before it.
         self.call("Runtime.evaluate", json!({"expression": "0"}))?;
         let events = self.events.take().into_iter();
         Ok(events

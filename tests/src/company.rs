@@ -1,4 +1,4 @@
-//! What may run beside a case, and which cases begin first, by the beginnings of their names.
+//! The company of a case: which cases may run beside it, and which cases begin first, by the beginnings of their names.
 
 /// Beginnings of the names of cases that wait for something that does not come or comes late, and bound how long. They use little of
 /// the machine, so they run beside each other, but not beside cases that use all of it.
@@ -27,8 +27,8 @@ const LIGHT: &[&str] = &[
     "runtime/power-cut",
 ];
 
-/// Beginnings of the names of cases that bound or measure time, memory or requests. What runs beside them would be
-/// measured, too: they run after the others, one at a time.
+/// Beginnings of the names of cases that bound or measure time, memory or requests. Cases beside them would be measured, too: they run
+/// after the others, one at a time.
 const ALONE: &[&str] = &[
     "budget/",
     "soak/",
@@ -61,7 +61,7 @@ const LONG: &[&str] = &[
     "containerd/socket-renewed",
 ];
 
-/// What may run beside a case.
+/// The cases that may run beside a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Company {
     /// Any case.
@@ -74,7 +74,7 @@ pub(crate) enum Company {
     None,
 }
 
-/// What may run beside the case of this name.
+/// The cases that may run beside the case of this name.
 pub(crate) fn company(name: &str) -> Company {
     match () {
         () if is_of(name, ALONE) => Company::None,

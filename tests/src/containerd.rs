@@ -1,7 +1,7 @@
 //! containerd with state of its own, and `xebec daemon` as its snapshotter.
 //!
-//! Both lines of containerd that `scripts/setup.sh` builds are used. What is configured is what `docs/containerd.md`
-//! tells users to copy, with this case's paths in place of the usual ones.
+//! Both lines of containerd that `scripts/setup.sh` builds are used. Their configuration is the one that `docs/containerd.md` tells users
+//! to copy, with this case's paths in place of the usual ones.
 
 mod leftovers;
 mod snapshots;
@@ -22,9 +22,9 @@ pub(crate) use snapshots::Snapshots;
 
 /// How long a daemon may take to be ready.
 const START: Duration = Duration::from_secs(30);
-/// How often a view may be collected before it is said that it stays. What is collected is so soon after something was removed.
+/// How often a view may be collected before the case says that it stays. A view is collected soon after something was removed.
 const COLLECTED: usize = 5;
-/// What users are told to write.
+/// The page with the configuration that users copy.
 const MANUAL: &str = include_str!("../../docs/containerd.md");
 /// The root of the daemon under test.
 const ROOT: &str = "root";
@@ -312,7 +312,7 @@ impl Drop for Containerd<'_> {
     }
 }
 
-/// What users are told to write, for this case.
+/// The configuration that users copy, for this case.
 fn drop_in(world: &World, line: Line) -> Result<String> {
     let title = match line {
         Line::Two => "# containerd 2.x\n",
@@ -339,7 +339,7 @@ pub(crate) fn block(beginning: &str) -> Result<String> {
         .to_owned())
 }
 
-/// What a server on this host answers to `GET /`, or `None` if none answers.
+/// The answer of a server on this host to `GET /`, or `None` if none answers.
 pub(crate) fn http(port: u16) -> Option<String> {
     http_of("127.0.0.1", port)
 }

@@ -22,7 +22,7 @@ const START: Duration = Duration::from_secs(90);
 const ANSWER: &str = "20";
 /// Where its files are in the case's directory.
 const DIRECTORY: &str = "plane";
-/// What its clients call themselves. Nobody outside of the case's network can say it.
+/// The token of its clients. Nobody outside of the case's network can use it.
 const TOKEN: &str = "case";
 /// Where the API server listens.
 const SERVER: &str = "https://127.0.0.1:6443";
@@ -37,9 +37,9 @@ const MANAGER: &str = "fieldManager=e2e&force=true";
 /// A control plane.
 pub(crate) struct ControlPlane {
     directory: PathBuf,
-    /// What keeps objects: etcd and the API server.
+    /// The processes that keep objects: etcd and the API server.
     keep: Vec<Child>,
-    /// What acts on them: scheduler and controllers.
+    /// The processes that act on them: scheduler and controllers.
     act: Vec<Child>,
 }
 

@@ -1,7 +1,7 @@
 //! Docker Engine with state of its own, on the containerd of a case, by way of `xebec docker-relay`.
 //!
-//! What is configured is what `docs/docker.md` says, with this case's paths, and without networks: a case's containers have
-//! the case's own.
+//! The configuration is the one of `docs/docker.md`, with this case's paths, and without networks: a case's containers have the case's
+//! own.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl<'a> Relay<'a> {
         Ok(relay)
     }
 
-    /// What Docker is told.
+    /// The path of the socket that Docker is told.
     pub(crate) fn link(world: &World) -> PathBuf {
         world.path("relay/containerd.sock")
     }
@@ -193,7 +193,7 @@ impl<'a> Docker<'a> {
         Ok(command)
     }
 
-    /// What became of a command.
+    /// Runs a command; gives its end, whatever it is.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Result<Ended> {
         Ok(self
             .client(arguments)?

@@ -20,7 +20,7 @@ pub(crate) struct Engines {
     _servers: [Server; 2],
     /// The part of a configuration that names them.
     pub(crate) configuration: String,
-    /// What a registry's environment has of them.
+    /// The variables of a registry's environment that name them.
     pub(crate) environment: Vec<(String, String)>,
     /// Where the S3 server keeps the bucket.
     pub(crate) bucket: PathBuf,

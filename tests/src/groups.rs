@@ -33,7 +33,7 @@ fn found(name: &str) -> Vec<PathBuf> {
     places.flat_map(directories).filter(is_named).collect()
 }
 
-/// What is below; a hierarchy may go by a second name, which is a link.
+/// The directories below a place; a hierarchy may go by a second name, which is a link.
 fn directories(place: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(place).into_iter().flatten().flatten();
     let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());

@@ -13,7 +13,7 @@ pub(crate) struct Client {
     stream: Option<BufReader<TcpStream>>,
 }
 
-/// What a registry says.
+/// The answer of a registry.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

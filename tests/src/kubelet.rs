@@ -1,8 +1,8 @@
 //! A kubelet of its own: it runs the pods whose manifests lie in a directory, and those that an API server has for its node, if
 //! the case has one.
 //!
-//! It is the real one (`scripts/setup.sh` builds it). What it would change of this machine it finds as it wants it, in the
-//! case's own mount namespace: settings of the kernel, and the directories whose places cannot be said.
+//! It is the real one (`scripts/setup.sh` builds it). The settings of this machine that it would change are as it wants them, in the
+//! case's own mount namespace: settings of the kernel, and the directories whose places cannot be configured.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ const PROVIDERS: &str = "providers.json";
 const PORT: u16 = 10255;
 /// The node's address, of those that are for documentation: a node of an API server has one that is not loopback's.
 const ADDRESS: &str = "192.0.2.1";
-/// What it sets of the kernel if it is not so (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`).
+/// The settings of the kernel that it makes if they are not so (`setupKernelTunables` in `pkg/kubelet/cm/container_manager_linux.go`).
 const TUNABLES: [(&str, &str); 6] = [
     ("vm/overcommit_memory", "1"),
     ("vm/panic_on_oom", "0"),
@@ -89,7 +89,7 @@ impl<'a> Kubelet<'a> {
             "readOnlyPort": PORT,
             "fileCheckFrequency": "1s",
             "imageMinimumGCAge": "1s",
-            // What ends is started again at once.
+            // A container that ends is started again at once.
             "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
             // The disk of this machine is no concern of a case.
             "evictionHard": {"nodefs.available": "1Mi", "nodefs.inodesFree": "1"},
@@ -225,7 +225,7 @@ impl<'a> Kubelet<'a> {
         wait_until(START, "the pod is gone", || Ok(self.status(name)?.is_none()))
     }
 
-    /// What it says of a pod.
+    /// The status of a pod.
     pub(crate) fn status(&self, name: &str) -> Result<Option<Value>> {
         let Some(pods) = get("/pods") else {
             return Ok(None);
@@ -261,7 +261,7 @@ impl<'a> Kubelet<'a> {
         .with_context(|| format!("{last:?}\n{}", self.last_words(&[name])))
     }
 
-    /// What it believes of the file system of images.
+    /// Its figures of the file system of images.
     pub(crate) fn image_file_system(&self) -> Result<Value> {
         let summary =
             get("/stats/summary").with_context(|| format!("no figures: {:?}", ask("/stats/summary")))?;
@@ -299,7 +299,7 @@ pub(crate) fn give_login(world: &World, registry: &str, user: &str, password: &s
     fs::rename(new, program).context("write a credential provider")
 }
 
-/// What it answers, if it does.
+/// Its answer, if there is one.
 fn get(path: &str) -> Option<Value> {
     let (head, body) = ask(path)?;
     head.contains(" 200 ").then(|| serde_json::from_str(&body).ok())?

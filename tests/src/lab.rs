@@ -1,7 +1,7 @@
 //! A registry that misbehaves on purpose, images made up for a test, and the binary under test between them.
 //!
-//! What a case needs beyond its [`World`]: images whose every byte is known, pushed without a network tool; state
-//! roots with settings that give up soon; and questions to the daemon.
+//! The things that a case needs beyond its [`World`]: images whose every byte is known, pushed without a network tool; state roots with
+//! settings that give up soon; and questions to the daemon.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
@@ -169,7 +169,7 @@ impl<'a> Lab<'a> {
             .process_group(0)
             .envs(self.environment.iter().cloned())
             .stdout(Stdio::null())
-            // What it says of its failure belongs to what is printed of the case's.
+            // Its message about a failure belongs to the output of the case.
             .spawn()
             .with_context(|| format!("cannot start {command:?}"))
     }
@@ -279,7 +279,7 @@ impl<'a> Lab<'a> {
         self.xebec(root, &["daemon", "stop", "--force"])?.expect(0, &[])
     }
 
-    /// What a root's daemon has logged.
+    /// The log of a root's daemon.
     pub(crate) fn daemon_log(&self, root: &str) -> Result<String> {
         Ok(fs::read_to_string(
             self.path(&format!("{root}-run")).join("daemon.log"),
@@ -295,7 +295,7 @@ impl<'a> Lab<'a> {
             .with_context(|| format!("no line with {words:?} in the daemon's log:\n{log}"))
     }
 
-    /// What a root's daemon says of itself.
+    /// The status of a root's daemon.
     pub(crate) fn status(&self, root: &str) -> Result<Value> {
         let ended = self.xebec(root, &["daemon", "status", "--json"])?;
         ended.expect(0, &[])?;
@@ -352,7 +352,7 @@ impl Drop for Lab<'_> {
     }
 }
 
-/// What `xebec check` found.
+/// The counts that `xebec check` found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Checked {
     /// Spans that are right.

@@ -1,10 +1,10 @@
 //! End-to-end tests of the binary `xebec`: against a real registry, real runtimes and independent unpackers.
 //!
-//! `xebec-e2e [FILTER…]` runs the cases whose names contain a filter, `E2E_JOBS` at a time (those that take long and little beside them,
-//! those that mostly wait after the others, and those that measure time or memory last, one at a time), and ends with a line that counts
-//! them; `--list` names them. Each case runs in network, mount and process namespaces of its own and in a directory of its own, under a
-//! watchdog: whatever it started or mounted is gone when it ends, however it ends. Cases need root and the environment that
-//! `scripts/e2e.sh` sets up.
+//! `xebec-e2e [FILTER…]` runs the cases whose names contain a filter, `E2E_JOBS` at a time, and ends with a line that counts them;
+//! `--list` names them. Cases that take long and little run beside the others, those that mostly wait run after them, and those that
+//! measure time or memory run last, one at a time. Each case runs in network, mount and process namespaces of its own and in a directory
+//! of its own, under a watchdog: its processes and mounts are gone when it ends, however it ends. Cases need root and the environment
+//! that `scripts/e2e.sh` sets up.
 
 mod browser;
 mod cases;

@@ -74,12 +74,12 @@ pub(crate) struct Node<'a> {
     services: Mutex<Services>,
 }
 
-/// What its service manager has of the daemon.
+/// The daemon's processes and units, as its service manager has them.
 #[derive(Default)]
 struct Services {
     manager: Option<ServiceManager>,
     main: Option<Child>,
-    /// What it was asked, one a line.
+    /// The commands that it got, one a line.
     asked: String,
     /// Whether it refuses.
     fails: bool,
@@ -108,7 +108,7 @@ impl<'a> Node<'a> {
             services: Mutex::default(),
         };
         let systemctl = Path::new("/usr/bin/systemctl");
-        // What there was may be a link to a program of another name.
+        // An existing file may be a link to a program of another name.
         let _ = fs::remove_file(systemctl);
         fs::write(systemctl, SYSTEMCTL)?;
         fs::set_permissions(systemctl, Permissions::from_mode(0o755))?;
@@ -204,7 +204,7 @@ impl<'a> Node<'a> {
         self.services.lock()
     }
 
-    /// What the service manager was asked since it was asked this.
+    /// The commands that the service manager got since this was last called.
     pub(crate) fn asked(&self) -> String {
         std::mem::take(&mut self.services().asked)
     }
@@ -218,7 +218,7 @@ impl<'a> Node<'a> {
         Ok(command)
     }
 
-    /// What is installed, with the state that it has there.
+    /// Runs the installed program, with the state that it has there.
     pub(crate) fn xebec(&self, words: &str) -> Result<String> {
         let mut command = self.host_command(&format!("{} {words}", self.world.binary().display()))?;
         let output = run(command.stdin(std::process::Stdio::null()))?;
@@ -232,7 +232,7 @@ impl Drop for Node<'_> {
     }
 }
 
-/// What a unit that was installed says.
+/// The value of a setting in an installed unit.
 fn setting(unit: &str, name: &str) -> Result<String> {
     let file = Path::new(UNITS).join(unit);
     let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;

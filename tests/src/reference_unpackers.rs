@@ -14,7 +14,7 @@ use crate::world::{World, in_memory, run};
 
 /// A tree as an unpacker left it.
 pub(crate) struct Truth {
-    /// What it unpacked.
+    /// The tree that it unpacked.
     pub(crate) tree: Tree,
     /// When it began, in seconds since 1970: a later time in the tree is not from the image.
     pub(crate) began: i64,
@@ -89,16 +89,16 @@ pub(crate) fn layer_blobs(layout: &Path) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// What eStargz adds to a layer for itself: its table of contents and marks for prefetching. Unpackers that do not
-/// know the format show them; a view does not, nor does stargz-snapshotter.
+/// The files that eStargz adds to a layer for itself: its table of contents and marks for prefetching. Unpackers that do not know the
+/// format show them; a view does not, nor does stargz-snapshotter.
 const OF_ESTARGZ: &[&[u8]] = &[
     b"stargz.index.json",
     b".no.prefetch.landmark",
     b".prefetch.landmark",
 ];
 
-/// What differs between a view and a truth, less what an unpacker is known to get wrong or cannot know; the view
-/// follows `docs/decisions/0004-merge-semantics.md`.
+/// The differences between a view and a truth, less those that an unpacker is known to get wrong or cannot know; the view follows
+/// `docs/decisions/0004-merge-semantics.md`.
 pub(crate) fn differences(view: &Tree, truth: &Truth, unpacker: Unpacker) -> Vec<Difference> {
     let mut found = tree::compare(&comparable(view, unpacker), &comparable(&truth.tree, unpacker));
     found.retain(|difference| !is_artefact(difference, view, truth, unpacker));

@@ -109,7 +109,7 @@ impl OwnRegistry {
         }
     }
 
-    /// What it has written.
+    /// The log that it has written.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }

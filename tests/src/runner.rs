@@ -1,7 +1,7 @@
 //! Runs cases: isolation, watchdog, output, and the sum at the end.
 //!
-//! For each case the runner starts `unshare`, in it this program as the first process of a process namespace
-//! (which reaps whatever is orphaned), and in it this program once more as the case. Killing `unshare` kills all.
+//! For each case the runner starts `unshare`, in it this program as the first process of a process namespace (which reaps orphaned
+//! processes), and in it this program once more as the case. Killing `unshare` kills all.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -37,11 +37,11 @@ pub(crate) struct Case {
     pub(crate) name: String,
     /// How long it may take before the watchdog ends it.
     pub(crate) limit: Duration,
-    /// What it does.
+    /// The function that runs it.
     pub(crate) run: Body,
 }
 
-/// What a case does.
+/// The function that runs a case.
 pub(crate) type Body = Box<dyn Fn(&World) -> Result<Outcome> + Send + Sync>;
 
 /// How a case ended that did not fail.
@@ -58,8 +58,8 @@ enum Verdict {
     Skipped,
 }
 
-/// Runs the cases that match, as many at a time as `E2E_JOBS` says and beside them those that take long and little, then those that
-/// mostly wait, and then one at a time those that need the machine for themselves, and prints the sum. Succeeds when none failed.
+/// Runs the cases that match, as many at a time as `E2E_JOBS` says, and beside them those that take long and little. Then it runs those
+/// that mostly wait, and then one at a time those that need the machine for themselves. It prints the sum. Succeeds when none failed.
 pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
     let chosen = |case: &&Case| filters.is_empty() || filters.iter().any(|part| case.name.contains(part));
     let sum = Mutex::new(Sum::default());

@@ -1,4 +1,4 @@
-//! What Kubernetes says of the state of pods and nodes.
+//! The state of pods and nodes, as Kubernetes reports it.
 
 use serde_json::Value;
 

@@ -225,7 +225,7 @@ pub(crate) struct Difference {
     pub(crate) path: Name,
     /// In what.
     pub(crate) field: &'static str,
-    /// What the first and the second have.
+    /// The values of the first and of the second.
     pub(crate) values: (String, String),
 }
 

@@ -1,4 +1,4 @@
-//! What a case acts on: a directory, a registry on loopback, and the binary under test with state of its own.
+//! The world that a case acts on: a directory, a registry on loopback, and the binary under test with state of its own.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) struct World {
     binary: PathBuf,
 }
 
-/// What the harness's shell script passes on.
+/// A variable that the harness's shell script passes on.
 fn setting(name: &str) -> Result<PathBuf> {
     let value = std::env::var_os(name).with_context(|| format!("{name} is not set; run scripts/e2e.sh"))?;
     Ok(PathBuf::from(value))
@@ -32,7 +32,7 @@ impl World {
     /// Brings loopback up and starts a registry.
     pub(crate) fn new(directory: &Path) -> Result<Self> {
         run(Command::new("ip").args(["link", "set", "lo", "up"]))?;
-        // What the registry keeps is in memory: it would wait for the disk at each of its many small files.
+        // The registry's files are in memory: it would wait for the disk at each of its many small ones.
         let storage = in_memory(&directory.join("registry"))?.join("storage");
         let (registry_process, registry) = start_registry(&directory.join("registry"), &storage, "")?;
         let binary = setting("XEBEC_BIN")?;
@@ -171,7 +171,7 @@ impl World {
         Pid::from_child(&self.registry_process)
     }
 
-    /// What `xebec daemon status --json` says.
+    /// The answer of `xebec daemon status --json`.
     pub(crate) fn daemon_status(&self) -> Result<Value> {
         let output = run(&mut self.xebec(&["daemon", "status", "--json"]))?;
         serde_json::from_slice(&output.stdout).context("daemon status is not JSON")

@@ -1,11 +1,11 @@
-//! What a request does, and sets of what may be done with a repository.
+//! The action that a request takes, and sets of actions that are allowed on a repository.
 
 use std::fmt;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// What a request does.
+/// The action that a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Reads manifests, blobs, tags or referrers.
@@ -48,7 +48,7 @@ impl Action {
 pub struct Need {
     /// The repository's name.
     pub repository: String,
-    /// What is done there.
+    /// The action that the request takes there.
     pub action: Action,
 }
 
@@ -61,7 +61,7 @@ impl Actions {
     pub const NONE: Self = Self(0);
     /// Reading.
     pub const PULL: Self = Self(1);
-    /// What a push needs: it reads what is there already.
+    /// The rights that a push needs: it also reads contents that are there already.
     pub const PULL_AND_PUSH: Self = Self(1 | 2);
     /// Removing.
     pub const DELETE: Self = Self(4);
@@ -79,7 +79,7 @@ impl Actions {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// The actions that are in both sets.
     #[must_use]
     pub fn within(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -99,7 +99,7 @@ impl Actions {
 }
 
 impl From<Action> for Actions {
-    /// What concerns the whole server is no action on a repository.
+    /// An action that concerns the whole server is no action on a repository.
     fn from(action: Action) -> Self {
         match action {
             Action::Pull => Self::PULL,

@@ -10,10 +10,10 @@ use crate::scope::Scope;
 pub enum Challenge {
     /// With name and password at each request.
     Basic {
-        /// What browsers show.
+        /// The name of the service, which browsers show.
         realm: String,
     },
-    /// With a token that is had at an address.
+    /// With a token, which a token endpoint issues.
     Bearer {
         /// The address of the token endpoint.
         realm: String,
@@ -22,7 +22,7 @@ pub enum Challenge {
     },
 }
 
-/// What is wrong with a token that was shown (RFC 6750, 3.1).
+/// A fault of the token that the client showed (RFC 6750, 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenFault {
     /// Forged, expired, for somebody else.
@@ -83,7 +83,7 @@ fn scopes(needs: &[Need]) -> String {
     all.map(|scope| scope.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// What may stand between quotation marks of a header. Names of repositories and hosts have nothing else.
+/// The characters of the text that may stand between quotation marks of a header. Names of repositories and hosts have no others.
 fn quotable(text: &str) -> String {
     text.chars()
         .filter(|c| (' '..='~').contains(c) && !matches!(c, '"' | '\\'))

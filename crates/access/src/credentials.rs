@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 /// The longest value of the header that is looked at, in bytes. Tokens of CI systems have a few thousand.
 pub const MAX_HEADER: usize = 32 * 1024;
 
-/// What a client shows.
+/// The credentials that a client shows.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// A name and a password.

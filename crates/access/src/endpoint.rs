@@ -23,7 +23,7 @@ pub const MAX_FORM: usize = 64 * 1024;
 /// The shortest life of a token, in seconds, that clients reckon with (Docker's token specification).
 const SHORTEST: u64 = 60;
 
-/// What the endpoint answers.
+/// An answer of the endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenAnswer {
     /// The HTTP status.
@@ -34,7 +34,7 @@ pub struct TokenAnswer {
     pub body: Value,
 }
 
-/// What is asked for.
+/// A request to the endpoint.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TokenRequest {
     grant_type: Option<String>,

@@ -289,7 +289,7 @@ fn source(settings: &KeysSettings, issuer: &str) -> Result<Arc<KeySource>, Outgo
 }
 
 impl Inner {
-    /// What somebody may do with a repository, whatever their token says.
+    /// The actions that somebody may take on a repository, whatever their token says.
     pub(super) fn allowed_on(&self, repository: &str, identity: &Identity) -> Actions {
         match identity.recognized {
             // The service decides what its tokens grant.
@@ -302,7 +302,7 @@ impl Inner {
         identity.recognized == Recognized::TokenService || self.rights.may_list(identity)
     }
 
-    /// What of `asked` somebody may have.
+    /// The part of `asked` that somebody may have.
     pub(super) fn cut_down(&self, identity: &Identity, asked: Vec<Scope>) -> Vec<Scope> {
         let granted = asked.into_iter().filter_map(|scope| match scope {
             Scope::Repository { name, actions } => {

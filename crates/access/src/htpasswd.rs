@@ -25,7 +25,7 @@ pub enum HtpasswdError {
     Name {
         /// The line, from 1 on.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the name.
         cause: NameError,
     },
     /// A user twice.
@@ -36,7 +36,7 @@ pub enum HtpasswdError {
     Hash {
         /// The line, from 1 on.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the hash.
         cause: HashError,
     },
 }
@@ -80,7 +80,7 @@ pub struct User {
     pub hash: Hash,
 }
 
-/// What stands in a file, in its order.
+/// The users of a file, in its order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Htpasswd {
     users: Vec<User>,

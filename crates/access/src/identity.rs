@@ -66,7 +66,7 @@ pub struct Caller {
     pub name: Option<String>,
     /// The caller's identity.
     pub identity: Identity,
-    /// What the token grants. Without a token that names rights, the rules alone decide.
+    /// The rights that the token grants. Without a token that names rights, the rules alone decide.
     pub granted: Option<Vec<Scope>>,
 }
 
@@ -86,7 +86,7 @@ impl Caller {
         }
     }
 
-    /// What the token grants on a repository.
+    /// The actions that the token grants on a repository.
     pub(super) fn granted_on(&self, repository: &str) -> Actions {
         let Some(scopes) = &self.granted else {
             return Actions::ALL;

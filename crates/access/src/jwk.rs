@@ -1,8 +1,7 @@
 //! Public keys of tokens: JSON Web Keys (RFC 7517) and PEM, and by which names tokens call them.
 //!
-//! A key is for one algorithm, which its kind decides: RSA for RS256, P-256 for ES256, Ed25519 for EdDSA. What a token's header says
-//! never chooses the algorithm, so that a public key cannot be used as the secret of an HMAC, and `none` is nothing that could
-//! be asked for.
+//! A key is for one algorithm, which its kind decides: RSA for RS256, P-256 for ES256, Ed25519 for EdDSA. The header of a token never
+//! chooses the algorithm, so that a public key cannot be used as the secret of an HMAC, and `none` is nothing that could be asked for.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -99,7 +98,7 @@ pub struct KeySet {
     keys: Vec<Key>,
 }
 
-/// A key of a set as it is written. What is not known is passed over.
+/// A key of a set as it is written. Unknown members are passed over.
 #[derive(Deserialize)]
 struct WrittenKey {
     kty: Option<String>,

@@ -49,13 +49,13 @@ pub enum Location {
 /// Why there are no keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeysError {
-    /// Nothing was had from there.
+    /// The address gave no answer that can be used.
     #[error("the keys of the issuer are away: {0}")]
     Away(OutgoingError),
     /// The file cannot be read.
     #[error("the file of keys {0} cannot be read: {1}")]
     File(PathBuf, String),
-    /// What was had is no set of keys.
+    /// The answer is no set of keys.
     #[error("the keys of the issuer cannot be used: {0}")]
     Unsound(KeySetError),
     /// The discovery document is not the issuer's.
@@ -78,7 +78,7 @@ pub struct KeySource {
     client: Client,
     /// A file with a token for the issuer's own host: Kubernetes asks for one.
     token_file: Option<PathBuf>,
-    /// How long the last good keys count while no new ones are had.
+    /// How long the last good keys count while no new ones come.
     keep: Duration,
     state: Mutex<State>,
     /// One fetch at a time; the others wait for it and use what it brought.
@@ -118,7 +118,7 @@ impl KeySource {
     /// The keys for a token that names `kid`.
     ///
     /// # Errors
-    /// If there are none: nothing was had, and the last good ones are too old.
+    /// If there are none: the issuer gave none, and the last good ones are too old.
     pub async fn keys(self: &Arc<Self>, kid: Option<&str>) -> Result<Arc<KeySet>, KeysError> {
         let (refresh, retry) = self.pace();
         let (usable, age, may_try) = {

@@ -1,10 +1,11 @@
 //! Passwords of the htpasswd file, verified for requests.
 //!
-//! A verification takes a processor for tens of milliseconds, so four things bound it: it runs on a thread that may block, only
-//! so many at once as half the processors; its result is remembered for a short time, and who sends the same meanwhile waits for it,
-//! so that a client that sends its password with each request pays once; if too many of one client wait, it is told to come again,
-//! so that one that guesses keeps nobody else out; and so is everybody if too many wait in all. An unknown user is compared with the
-//! hash of another one, always the same for the same name, so that the time does not tell who exists.
+//! A verification takes a processor for tens of milliseconds, so four things bound it. It runs on a thread that may block, and only half
+//! as many run at once as there are processors. Its result is remembered for a short time, and a request with the same password waits for
+//! a verification that is under way: a client that sends its password with each request pays once. If too many verifications for one
+//! client wait, the registry tells the client to come again, so that one that guesses keeps nobody else out. It tells everybody the same
+//! if too many wait in all. An unknown user is compared with the hash of another one, always the same for the same name, so that the time
+//! does not tell which users exist.
 //!
 //! The file is looked at once a second while requests come, and read anew when it has changed. If the new text is not sound, the
 //! old users stay and the log says why.
@@ -104,7 +105,7 @@ struct Watched {
 #[derive(Debug, Default)]
 struct Users {
     by_name: HashMap<String, User>,
-    /// What unknown names are compared with.
+    /// The hashes that passwords of unknown names are compared with.
     all: Vec<Hash>,
 }
 

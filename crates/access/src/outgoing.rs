@@ -152,7 +152,7 @@ pub fn same_host(one: &Url, other: &Url) -> bool {
         && one.port_or_known_default() == other.port_or_known_default()
 }
 
-/// What is at an address, up to `limit` bytes.
+/// Fetches the contents at an address, up to `limit` bytes.
 ///
 /// # Errors
 /// See [`OutgoingError`].

@@ -67,7 +67,7 @@ impl OwnTokens {
     /// A token for what was granted.
     pub(super) fn access(&self, identity: &Identity, granted: &[Scope], seconds: u64) -> Option<String> {
         let access = granted.iter().filter_map(AccessEntry::of).collect();
-        // What the htpasswd file's users belong to may change; what an issuer's token said does not.
+        // The groups of the htpasswd file's users may change; those in an issuer's token do not.
         let groups: &[String] = if identity.recognized == Recognized::Oidc {
             &identity.groups
         } else {

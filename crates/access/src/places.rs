@@ -12,10 +12,10 @@ use ring::error::Unspecified;
 use ring::hkdf::{HKDF_SHA256, Salt};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-/// What a place begins with.
+/// The first character of a place.
 const MARK: char = '~';
 
-/// What the key is derived for. Another form of places needs another text here.
+/// The purpose from which the key is derived. Another form of places needs another text here.
 const PURPOSE: &[u8] = b"xebec-registry: places in lists, 1";
 
 /// A length of one byte, and the longest name.

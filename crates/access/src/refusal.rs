@@ -11,7 +11,7 @@ pub enum Refusal {
     Unauthorized {
         /// Tells the client how to log in.
         challenge: String,
-        /// What is wrong, and what to do.
+        /// The fault, and what the user can do.
         detail: String,
     },
     /// The caller is known and may not do it (403).
@@ -21,7 +21,7 @@ pub enum Refusal {
     },
     /// Whether the credentials are right cannot be said now (503): the keys of their issuer are away, or too many passwords wait.
     Unavailable {
-        /// What is away, and what to do.
+        /// The service that is away or too busy, and what the user can do.
         detail: String,
         /// When to come again, in seconds.
         retry_after: u64,

@@ -1,9 +1,9 @@
-//! What a caller may do: rules by repository pattern, evaluated without any input or output.
+//! Rights of callers: rules by repository pattern, evaluated without any input or output.
 //!
-//! Of the rules whose pattern covers a repository, those with the **most specific** pattern count and no others
-//! ([`Specificity`] says which that is). What all of them allow to the caller is added up. So
-//! `team/secret` with one user in its rule is closed to all that `team/**` lets in, and a rule can only be widened in
-//! its own place. A repository that no rule covers is closed. Administrators may do everything.
+//! Of the rules whose pattern covers a repository, those with the **most specific** pattern count and no others ([`Specificity`] says
+//! which that is). A caller has all the rights that these rules allow together. So `team/secret` with one user in its rule is closed to
+//! all that `team/**` lets in, and a rule can only be widened in its own place. A repository that no rule covers is closed.
+//! Administrators may do everything.
 
 use serde::Deserialize;
 use xebec_settings::pattern::{RepositoryPattern, Specificity};
@@ -101,7 +101,7 @@ impl Rights {
         Self::new(Vec::new(), None, vec![Who::Anyone])
     }
 
-    /// What the caller may do with a repository.
+    /// The actions that the caller may take on a repository.
     pub fn on(&self, repository: &str, identity: &Identity) -> Actions {
         if self.administers(identity) {
             return Actions::ALL;

@@ -28,7 +28,7 @@ pub enum ScopeError {
     TooMany,
 }
 
-/// What is asked for, or granted, on one thing.
+/// The rights that a token is asked for, or grants, on one thing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// Actions on a repository.
@@ -118,7 +118,7 @@ pub struct AccessEntry {
     pub kind: String,
     /// The repository, or `catalog`.
     pub name: String,
-    /// What is granted.
+    /// The actions that the token grants.
     #[serde(default)]
     pub actions: Vec<String>,
 }
@@ -141,13 +141,13 @@ impl AccessEntry {
         })
     }
 
-    /// What the entry grants.
+    /// The rights that the entry grants.
     pub fn scope(&self) -> Scope {
         Scope::of(&self.kind, &self.name, self.actions.iter().map(String::as_str))
     }
 }
 
-/// What the claim `access` of a token grants; nothing if the claim is not there or is none.
+/// The rights that the claim `access` of a token grants; `None` if the claim is missing or damaged.
 pub(super) fn granted(claims: &serde_json::Map<String, serde_json::Value>) -> Option<Vec<Scope>> {
     let entries: Vec<AccessEntry> = serde_json::from_value(claims.get("access")?.clone()).ok()?;
     Some(entries.iter().map(AccessEntry::scope).collect())

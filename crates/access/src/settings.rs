@@ -1,5 +1,5 @@
-//! The part `[auth]` of the configuration. What is written wrong in one place is an error of that place, which the reader of the
-//! file turns into a line; what does not fit together is found by [`AuthSettings::problems`].
+//! The part `[auth]` of the configuration. A value that is wrong by itself is an error at its place, which the reader of the file turns
+//! into a line. Values that do not fit together are found by [`AuthSettings::problems`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub struct AuthSettings {
     pub oidc: Vec<OidcSettings>,
     /// Groups of users, by name.
     pub groups: BTreeMap<String, Vec<String>>,
-    /// What which callers may do.
+    /// The rights of callers.
     #[serde(rename = "rule")]
     pub rules: Vec<RuleSettings>,
     /// Callers that may ask for the list of repositories, which shows them what they may pull. By default every user, and everybody else where
@@ -108,7 +108,7 @@ pub struct KeysSettings {
     pub ca_file: Option<PathBuf>,
     /// A token for the issuer's own host.
     pub token_file: Option<PathBuf>,
-    /// How long the last good keys count while no new ones are had.
+    /// How long the last good keys count while no new ones come.
     #[serde(default = "one_day")]
     pub keep: Period,
 }
@@ -181,7 +181,7 @@ pub struct GrantSettings {
     pub groups: Vec<String>,
 }
 
-/// What a claim may be; `*` stands for any characters.
+/// The values that a claim may have; `*` stands for any characters.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum Values {
@@ -249,7 +249,7 @@ impl AuthSettings {
         self.htpasswd.is_some() || self.token_service.is_some() || !self.oidc.is_empty()
     }
 
-    /// What does not fit together, each with what to do. Nothing of it is looked up outside.
+    /// The settings that do not fit together, each with advice. Nothing outside is asked.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !self.rules.is_empty() && self.anonymous_pull {

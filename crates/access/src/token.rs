@@ -29,9 +29,9 @@ pub enum TokenError {
     /// The key is there and is for another algorithm.
     #[error("the token says {token}, but its key is for {key}")]
     KeyOfOtherAlgorithm {
-        /// What the token's header says.
+        /// The algorithm that the token's header names.
         token: &'static str,
-        /// What the key is for.
+        /// The algorithm that the key is for.
         key: &'static str,
     },
     /// No key of the issuer has the name that the token gives.
@@ -57,10 +57,10 @@ pub enum TokenError {
     Claim(String),
 }
 
-/// What a sound token says.
+/// The claims of a sound token.
 pub type Claims = Map<String, Value>;
 
-/// What is asked of a token.
+/// The demands on a token.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// Its issuer.
@@ -85,7 +85,7 @@ impl Unverified {
     /// Reads header and issuer.
     ///
     /// # Errors
-    /// What is damaged, or an algorithm that is refused for every signer.
+    /// If the token is damaged, or its algorithm is refused for every signer.
     pub fn read(token: &str) -> Result<Self, TokenError> {
         if token.len() > MAX_TOKEN {
             return Err(TokenError::Malformed("it has more than 16 KiB"));
@@ -101,7 +101,7 @@ impl Unverified {
         }
         let header = object(header, "its header is not JSON in base64url")?;
         let claims = object(claims, "its claims are not JSON in base64url")?;
-        // What must be understood and is not.
+        // An extension that must be understood, and that this code does not know.
         if header.contains_key("crit") {
             return Err(TokenError::Malformed("its header asks for extensions (\"crit\")"));
         }

@@ -13,7 +13,7 @@
 //! * A command that joins a container has the container's filters: [`seccomp::outer_filter_of`] finds the outer one again.
 //! * A refusal comes before a container exists, by an error that names the option and the remedy.
 //!
-//! # What this crate may use
+//! # Crates that it may use
 //!
 //! `kernel`, and no other crate of Xebec. It knows neither containers nor runtimes: its caller describes both by [`Surroundings`].
 //! It reads files of the host and changes nothing.

@@ -14,7 +14,7 @@
 //! * A line without an end takes no memory: it is written in parts of 16 KiB.
 //! * A reader that follows sees each line once, over rotations, and passes over a line that is damaged.
 //!
-//! # Allowed dependencies
+//! # Crates that it may use
 //!
 //! `kernel`, for the clock, and no other crate of Xebec. It knows no containers: it is given a directory.
 //!

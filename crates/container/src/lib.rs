@@ -26,7 +26,7 @@
 //!   every [`run()`].
 //! * Only what is shown to be a container's own is unmounted, removed or killed (`docs/security.md`).
 //!
-//! # Allowed dependencies
+//! # Crates that it may use
 //!
 //! `kernel`, and the crates that each know one thing of a container: `network`, `volume`, `confinement`, `probe`
 //! and `container-log`. It knows neither images nor the daemon: it gets a directory and an [`ImageConfig`].

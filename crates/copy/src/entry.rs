@@ -1,4 +1,4 @@
-//! What a source passes to a sink: one file, directory or link at a time.
+//! Entries that a source passes to a sink: one file, directory or link at a time.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -28,7 +28,7 @@ pub(super) enum Content<'a> {
     Stream(&'a mut dyn Read),
 }
 
-/// What a source passes on.
+/// The kind of an entry, with its contents.
 pub(super) enum Kind<'a> {
     Directory,
     File(Content<'a>),
@@ -52,7 +52,7 @@ pub(super) struct Entry<'p, 'k> {
     pub(super) kind: Kind<'k>,
 }
 
-/// What takes entries. A directory comes before what is in it.
+/// The receiver of entries. A directory comes before the entries in it.
 pub(super) trait Sink {
     /// Takes an entry. Returns why it was left out, if it was.
     fn add(&mut self, entry: Entry<'_, '_>) -> Result<Option<Skipped>, CopyError>;

@@ -11,14 +11,14 @@
 //!
 //! * A path in a container is looked up with the container's root as the root (`place`): no link leads out
 //!   of it.
-//! * Below the directory that is copied, or copied into, each name is opened in its directory, which is open,
-//!   and never through a link. What was opened is looked at and then read, not the name again.
+//! * Below the directory that is copied, or copied into, each name is opened in its directory, which is open, and never through a link.
+//!   The copy examines and reads the opened file, and does not look its name up again.
 //! * A file appears under a temporary name and is then renamed, so no link in its place is followed.
 //! * Device files are never made. On the host, bits that let a program run as its owner are dropped unless
 //!   everything is to be kept (`-a`).
 //! * Trees deeper than 1,000 directories are refused.
 //!
-//! # What this crate may use
+//! # Crates that it may use
 //!
 //! `kernel`, and no other crate of Xebec. It knows no containers: its caller opens the root directory of one ([`ContainerRoot`]).
 //!
@@ -87,7 +87,7 @@ pub struct CopyOptions {
 /// Copies a file or a directory.
 ///
 /// # Errors
-/// [`CopyError`]. What was copied before stays.
+/// [`CopyError`]. Files that were copied before stay.
 pub fn copy(
     from: Side<'_>,
     to: Side<'_>,
@@ -128,7 +128,7 @@ pub fn copy_to_tar(
 /// Extracts a tar stream into a directory that exists.
 ///
 /// # Errors
-/// [`CopyError`]. What was extracted before stays.
+/// [`CopyError`]. Files that were extracted before stay.
 pub fn copy_from_tar(
     from: impl Read,
     to: Side<'_>,

@@ -86,7 +86,7 @@ fn spelled(path: &Path) -> Spelled {
     }
 }
 
-/// What is copied.
+/// The file, directory or link that is copied.
 pub(super) struct Source {
     /// Opened with `O_PATH`; perhaps a link.
     pub(super) opened: OwnedFd,

@@ -49,7 +49,7 @@ fn cp_with(
     Ok(notes)
 }
 
-/// What is at each path below a directory: kind, mode, time, and contents or target.
+/// The entry at each path below a directory: kind, mode, time, and contents or target.
 fn listing(top: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![top.to_owned()];

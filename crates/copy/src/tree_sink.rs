@@ -32,7 +32,7 @@ const RANDOM_BYTES: usize = 6;
 /// The mode of a directory that a tar stream does not have, but something in it.
 const DEFAULT_MODE: u32 = 0o755;
 
-/// What is kept.
+/// The attributes that copied files keep.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// The owner of what is copied. `None` if it keeps its own.
@@ -69,7 +69,7 @@ impl Rules {
 struct Level {
     name: OsString,
     opened: OwnedFd,
-    /// What it gets once nothing more is copied into it.
+    /// The attributes that the directory gets once nothing more is copied into it.
     meta: Option<Meta>,
 }
 

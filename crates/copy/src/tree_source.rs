@@ -1,7 +1,7 @@
 //! A tree of files as the source of a copy.
 //!
-//! Every name is opened in its directory with `O_PATH` and `O_NOFOLLOW`. What it is, what is in it and where
-//! it leads is asked of that descriptor, so it does not matter what the name becomes meanwhile.
+//! Every name is opened in its directory with `O_PATH` and `O_NOFOLLOW`. That descriptor tells the kind of the file, its contents and its
+//! target, so it does not matter what the name becomes meanwhile.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -76,7 +76,7 @@ struct Walk<'a> {
     path: PathBuf,
     /// Files with several names.
     linked: HashMap<FileIdentity, PathBuf>,
-    /// What was left out last.
+    /// The path that was left out last.
     skipped: Option<PathBuf>,
 }
 

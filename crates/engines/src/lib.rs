@@ -11,7 +11,7 @@
 //! * A file in the place of the relay's link or socket is replaced only if it is a link or a dead socket.
 //! * Logins are in a file that only root reads, and are forgotten after the time that the settings say.
 //!
-//! # What this crate may use
+//! # Crates that it may use
 //!
 //! `snapshotter`, which speaks with containerd, and `images`, with the crates below it. It knows neither views nor the worker.
 

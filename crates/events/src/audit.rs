@@ -77,7 +77,7 @@ pub struct AuditError {
     cause: io::Error,
 }
 
-/// What makes it possible to write there.
+/// The advice that makes it possible to write there.
 fn advice(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "make its directory",
@@ -335,7 +335,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().create(true).append(true).mode(0o640).open(path)
 }
 
-/// What waits for the thread that writes.
+/// An item that waits for the thread that writes.
 #[derive(Debug)]
 enum Item {
     Line(String),

@@ -1,8 +1,8 @@
-//! What is counted of one receiver of webhooks.
+//! Counters of one receiver of webhooks.
 
 use std::sync::atomic::AtomicU64;
 
-/// What happened to the events of one receiver.
+/// Counts of one receiver's events, by their fate, and of failed requests.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Taken by the receiver.

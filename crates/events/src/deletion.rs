@@ -1,6 +1,6 @@
-//! What the registry's rules removed, and by which rule.
+//! Deletions by the registry's rules, each with its rule.
 
-/// What goes, or would go.
+/// A thing that goes, or would go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
     /// Where.
@@ -13,7 +13,7 @@ pub struct Gone {
     pub why: String,
 }
 
-/// What goes.
+/// The kind of thing that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// A tag.

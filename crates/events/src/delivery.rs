@@ -1,10 +1,10 @@
 //! Sends the events of one receiver, in order.
 //!
-//! What fails for a passing reason is sent again, later and later, for a time. What the receiver says is wrong is sent three times; then
-//! it is halved, and each half is sent once, down to the one event that the receiver does not want. What is too large for the
-//! receiver is halved at once. What is given up is counted and logged.
+//! Events that fail for a passing reason are sent again, later and later, for a time. A request that the receiver calls wrong is sent
+//! three times; then it is halved, and each half is sent once, down to the one event that the receiver does not want. A request that is
+//! too large for the receiver is halved at once. Events that are given up are counted and logged.
 //!
-//! Once the registry ends, what waits is sent without long pauses, and a receiver that goes on failing is given up.
+//! Once the registry ends, waiting events are sent without long pauses, and a receiver that goes on failing is given up.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ pub fn signature(secret: &[u8], body: &[u8]) -> String {
 /// Since when the registry ends, if it does.
 type Ending = watch::Receiver<Option<Instant>>;
 
-/// What sends to one receiver.
+/// The sender to one receiver.
 pub(crate) struct Delivery {
     pub(crate) url: Url,
     pub(crate) client: Client,
@@ -66,7 +66,7 @@ enum Outcome {
     Refused(String, Fault),
 }
 
-/// What is wrong with a request.
+/// The fault of a request, as its answer tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// It is too large.
@@ -87,7 +87,7 @@ impl Fault {
     }
 }
 
-/// What became of some events in the end.
+/// The end of some events.
 enum End {
     Taken,
     GivenUp(String),

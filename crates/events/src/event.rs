@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use crate::deletion::Gone;
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// A manifest was read.
@@ -78,8 +78,7 @@ pub trait Listener: Send + Sync {
     fn let_go(&self, _gone: &Gone) {}
 }
 
-/// The longest text of one field that is written down or passed on, in characters. What clients say of themselves has no limit of its
-/// own.
+/// The longest text of one field that is written down or passed on, in characters. Fields that clients fill have no limit of their own.
 const MAX_FIELD: usize = 300;
 
 /// A text that is no longer than one field may be.

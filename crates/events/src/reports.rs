@@ -16,7 +16,7 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Waits until what was reported so far is written and sent, but no longer than `within`. What is not is told to the log.
+    /// Waits until what was reported so far is written and sent, but no longer than `within`. The log tells what is left then.
     pub async fn finish(&self, within: Duration) {
         tokio::join!(self.finish_audit(within), self.finish_webhooks(within));
     }

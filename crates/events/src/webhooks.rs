@@ -1,10 +1,9 @@
 //! Notifications of pushes, pulls and deletes, in the format of the CNCF registry
 //! (`application/vnd.docker.distribution.events.v1+json`).
 //!
-//! Each receiver has a bounded queue and a task of its own, so that neither a request nor another receiver waits for one that is
-//! slow. Events are sent in order, several in one request when several wait (`delivery`). What clients say of themselves is
-//! cut, as in the audit log. A server that ends in order sends what waits first; events that wait when it ends without warning are
-//! lost.
+//! Each receiver has a bounded queue and a task of its own, so that neither a request nor another receiver waits for one that is slow.
+//! Events are sent in order, several in one request when several wait (`delivery`). Fields that clients fill are cut, as in the audit
+//! log. A server that ends in order sends waiting events first; events that wait when it ends without warning are lost.
 //!
 //! With a secret, each request carries `X-Xebec-Signature-256: sha256=<hex>`, the HMAC-SHA256 of the body.
 
@@ -40,7 +39,7 @@ const MEDIA_TYPE: &str = "application/vnd.docker.distribution.events.v1+json";
 pub struct WebhookSettings {
     /// Where to.
     pub url: String,
-    /// What about: `push`, `pull`, `delete`, `mount`.
+    /// The kinds of events: `push`, `pull`, `delete`, `mount`.
     #[serde(default = "changes")]
     pub events: Vec<Kind>,
     /// Which repositories; all without it.
@@ -73,7 +72,7 @@ impl WebhookSettings {
         self.headers(|_| Ok("secret".to_owned())).map(drop)
     }
 
-    /// What each request carries. `variable` is a variable of the environment.
+    /// The headers of each request. `variable` reads a variable of the environment.
     fn headers(
         &self,
         variable: impl Fn(&str) -> Result<String, WebhookError>,
@@ -109,7 +108,7 @@ impl WebhookSettings {
         })
     }
 
-    /// What sends to this receiver. `instance` names this process in events.
+    /// The sender to this receiver. `instance` names this process in events.
     fn delivery(&self, instance: &str) -> Result<Delivery, WebhookError> {
         let secret = self.secret_env.as_deref().map(|name| self.variable(name));
         Ok(Delivery {

@@ -23,7 +23,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// What the file says it is.
+    /// The version that the file states.
     ///
     /// # Errors
     /// With what to do, when it is none that is known, or says nothing: that is version 1.
@@ -49,7 +49,7 @@ impl Version {
     }
 }
 
-/// What is to be set. `socket` is the snapshotter's and `data` the directory of its data, as the host sees them.
+/// The keys to set. `socket` is the snapshotter's and `data` the directory of its data, as the host sees them.
 pub(crate) fn keys(
     version: Version,
     socket: &Path,
@@ -62,7 +62,7 @@ pub(crate) fn keys(
     let mut keys = vec![
         (proxy(&["type"]), Wanted::Text("snapshot".to_owned())),
         (proxy(&["address"]), text(socket)),
-        // What CRI measures for the kubelet's disk figures.
+        // The directory that CRI measures for the kubelet's disk figures.
         (proxy(&["exports", "root"]), text(data)),
         // Without it a snapshotter is told neither image nor layer, and can only unpack.
         (
@@ -119,7 +119,7 @@ pub(crate) enum Unpack {
 }
 
 impl Unpack {
-    /// What a file says, for a containerd of this major version, if that is known.
+    /// The setting in a file, for a containerd of this major version, if that is known.
     pub(crate) fn of(document: &DocumentMut, version: Version, containerd: Option<u32>) -> Self {
         let transfer = document
             .get("plugins")

@@ -1,4 +1,4 @@
-//! What Docker Engine needs: containerd's image store, our snapshotter as its driver, and its way to containerd by ours.
+//! The settings that Docker Engine needs: containerd's image store, our snapshotter as its driver, and its way to containerd by ours.
 //!
 //! `daemon.json` is JSON, without comments, so it is read, changed and written anew; what it was is kept word for word, and is
 //! put back if nobody changed the file since. Docker refuses a key that is also an option of its command line, and packages of
@@ -35,7 +35,7 @@ pub(crate) const LINK_FILE: &str = "/etc/tmpfiles.d/xebec-docker.conf";
 /// Changes an option of Docker's command line.
 const DROP_IN: &str = "/etc/systemd/system/docker.service.d/xebec.conf";
 
-/// What becomes of images and containers of another storage driver.
+/// The note about images and containers of another storage driver.
 const OTHER_DRIVER: &str = "images and containers that Docker made with another storage driver are invisible, and stay on disk, \
     until that one is set again; restart Docker to use this one: systemctl restart docker (without live-restore that stops its \
     containers)";

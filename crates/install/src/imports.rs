@@ -1,5 +1,5 @@
-//! Files that containerd's configuration imports. What they say wins over it, so a key that one of them sets otherwise would make
-//! an installation that has no effect.
+//! Files that containerd's configuration imports. Their keys win over its own, so a key that one of them sets otherwise would make an
+//! installation that has no effect.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-/// What a key is to be.
+/// The value that a key is to have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Wanted {
@@ -27,9 +27,9 @@ pub(crate) type Key = Vec<String>;
 pub(crate) struct Change {
     /// Which.
     pub key: Key,
-    /// What it was made.
+    /// The value that the installation gave it.
     pub ours: Wanted,
-    /// What it was, as TOML; absent when it was not there. Of a list it only matters whether it was.
+    /// The value before, as TOML; absent when the key was not there. Of a list it only matters whether it was.
     pub before: Option<String>,
     /// How many of the tables that lead to it were not there.
     pub made_tables: usize,
@@ -69,7 +69,7 @@ impl fmt::Display for Change {
 pub(crate) struct KeyError {
     /// Which key, in dots.
     pub key: String,
-    /// What stands there instead.
+    /// The kind of value that stands there instead.
     pub found: &'static str,
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn dotted(key: &[String]) -> String {
     names.collect::<Vec<_>>().join(".")
 }
 
-/// What a file says of a key, if that is something else than wanted.
+/// The value that a file gives a key, if it is another than the wanted one.
 pub(crate) fn contradicts(document: &DocumentMut, key: &[String], wanted: &Wanted) -> Option<String> {
     let mut item = document.as_item();
     for name in key {
@@ -279,7 +279,7 @@ fn bare_text(item: &Item) -> String {
     }
 }
 
-/// Gives a key a value. What stands around an old value stays; a new key begins where the others of its table do.
+/// Gives a key a value. Comments and spaces around an old value stay; a new key begins where the others of its table do.
 fn put(table: &mut dyn TableLike, name: &str, mut value: Value) {
     if let Some(Item::Value(old)) = table.get_mut(name) {
         *value.decor_mut() = old.decor().clone();

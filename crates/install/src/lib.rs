@@ -1,4 +1,4 @@
-//! What `xebec install` changes on a host, and how `--uninstall` undoes it.
+//! Changes that `xebec install` makes on a host, and how `--uninstall` undoes them.
 //!
 //! * [`plan`]: the steps, found before any of them is carried out, so that they can be shown instead.
 //! * `keys`: sets and restores single keys of a user's TOML file, and changes nothing else in it.

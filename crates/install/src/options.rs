@@ -1,4 +1,4 @@
-//! What is installed, and where; what is there already.
+//! Options of an installation: what is installed, and where; what is there already.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub const CONTAINERD_CONFIG: &str = "/etc/containerd/config.toml";
 /// Docker's usual configuration.
 pub const DOCKER_CONFIG: &str = "/etc/docker/daemon.json";
 
-/// What is installed, and where.
+/// The options of an installation.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The host's root directory; other than `/` when it is installed from a container, or into an image.

@@ -16,14 +16,14 @@ use crate::root::resolve;
 /// Bytes of a file that are in memory at a time.
 pub(crate) const PIECE: usize = 256 << 10;
 
-/// What is to be done on a host, in order.
+/// The steps on a host, in order, with notes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
-    /// What people should know or do themselves.
+    /// Notes about things that people should know or do themselves.
     pub notes: Vec<String>,
-    /// What is noted before the first step, and where; and again after each command.
+    /// The record that is written before the first step, and its path; it is written again after each command.
     #[serde(skip)]
     pub(crate) record: Option<(PathBuf, Record)>,
 }
@@ -34,13 +34,13 @@ pub struct Step {
     /// What.
     #[serde(flatten)]
     pub action: Action,
-    /// What for.
+    /// The purpose.
     pub why: String,
     /// Whether it is so already, and nothing is done.
     pub is_done: bool,
 }
 
-/// What is done. Paths are as the host sees them.
+/// The action of a step. Paths are as the host sees them.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Action {
@@ -71,16 +71,16 @@ pub enum Action {
     },
 }
 
-/// What a file that is written has in it.
+/// The contents of a file that is written.
 #[derive(Clone, Debug)]
 pub enum Contents {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// What another file has, which may be large: it is never in memory as a whole.
+    /// The contents of another file, which may be large: it is never in memory as a whole.
     CopyOf {
         /// Which, as this program sees it.
         file: PathBuf,
-        /// What it had when the plan was made; it must have that still.
+        /// Its digest when the plan was made; the file must still have it.
         digest: Digest,
     },
 }

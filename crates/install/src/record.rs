@@ -1,4 +1,4 @@
-//! What was changed on a host, so that it can be taken back: `<root>/installed.json`.
+//! The record of changes on a host, so that they can be taken back: `<root>/installed.json`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use xebec_protocol::failure::Failure;
 use crate::docker::{self, DockerChange};
 use crate::keys::Change;
 
-/// What was changed. Paths are as the host sees them.
+/// The changes on a host. Paths are as the host sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// Files that were written whole, and what was written.
@@ -22,7 +22,7 @@ pub(crate) struct Record {
     pub keys: BTreeMap<PathBuf, Vec<Change>>,
     /// Files of others that were not there before.
     pub made: Vec<PathBuf>,
-    /// What was changed for Docker, by file.
+    /// The changes for Docker, by file.
     #[serde(default, deserialize_with = "docker::changes")]
     pub docker: Vec<DockerChange>,
     /// Commands that what was changed needs and that have not succeeded yet, in order.
@@ -68,7 +68,7 @@ impl Record {
         write_privately(file, &bytes).map_err(|error| failed(&error))
     }
 
-    /// What is written.
+    /// The contents of the file.
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, Failure> {
         serde_json::to_vec_pretty(self).map_err(|error| Failure::host("write down what was installed", error))
     }
@@ -82,7 +82,7 @@ impl Record {
     pub(crate) fn add_keys(&mut self, file: &Path, changes: Vec<Change>) {
         let known = self.keys.entry(file.to_owned()).or_default();
         for change in changes {
-            // What it was before the first of them is what it will be again.
+            // The value before the first of them comes back in the end.
             if let Some(old) = known.iter_mut().rfind(|old| change.replaces(old)) {
                 old.ours = change.ours;
                 continue;

@@ -13,9 +13,9 @@ use crate::keys::{self, Change, Wanted};
 use crate::plan::{Action, Contents, Plan, digest_of_file};
 use crate::record::Record;
 
-/// Finds what is to be done so that a host is as before. What somebody changed since is left, and noted. Images and
-/// containers stay in the state directory. While a daemon runs its program stays, because nothing else can stop it; a later
-/// removal takes that, too.
+/// Finds what is to be done so that a host is as before. A file or key that somebody changed since is left, and noted. Images and
+/// containers stay in the state directory. While a daemon runs its program stays, because nothing else can stop it; a later removal takes
+/// that, too.
 ///
 /// # Errors
 /// When the host's root directory is not there, or a file of the host cannot be read.
@@ -176,7 +176,7 @@ fn note_incomplete(status: &Status, plan: &mut Plan) {
     }
 }
 
-/// What holds of a daemon that goes on.
+/// Adds a note about a daemon that goes on.
 fn note_daemon(program: &Path, is_program_left: bool, plan: &mut Plan) {
     let program = program.display();
     let mut note = format!(

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 /// Links that are followed before a path is taken to lead in circles, as the kernel has it.
 const LINKS: usize = 40;
 
-/// Where `path` of a host is, seen from here, with every link resolved as that host would. What is not there stays as it is
+/// Where `path` of a host is, seen from here, with every link resolved as that host would. A part that is not there stays as it is
 /// written.
 pub(crate) fn resolve(sysroot: &Path, path: &Path) -> PathBuf {
     let mut left = parts(path);

@@ -59,7 +59,7 @@ pub fn setup(options: &Options) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// What the daemon's settings are to say. Where containerd listens is followed, unless the user said it.
+/// The keys of the daemon's settings. Containerd's address is that of its configuration, unless the user set another one.
 fn daemon_keys(
     options: &Options,
     containerd: &Path,
@@ -89,9 +89,9 @@ fn daemon_keys(
     Ok(keys)
 }
 
-/// What was put here before a package came goes: systemd would take it for the newer.
+/// Removes files that were put here before a package came: systemd would take them for the newer ones.
 fn give_way(options: &Options, plan: &mut Plan, record: &mut Record) {
-    // What is for Docker comes from no package.
+    // Files for Docker come from no package.
     let (stays, goes): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut record.files)
         .into_iter()
         .partition(|(file, _)| docker::is_for_it(file));
@@ -230,7 +230,7 @@ fn set_keys(
     Ok(!is_done)
 }
 
-/// What changes.
+/// The parts that change.
 struct New {
     daemon: bool,
     containerd: bool,

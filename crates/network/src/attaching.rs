@@ -22,7 +22,7 @@ use crate::plugin::{Chain, LIMIT, Programs, wait_until_free};
 use crate::port::{PortMapping, PortRequest};
 use crate::{Addresses, NetworkError, Places};
 
-/// What a container is to have in its network.
+/// The attachment that a container is to have.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// The attachment's name ([`crate::new_attachment_id`]).

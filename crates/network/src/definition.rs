@@ -4,8 +4,7 @@
 //! `firewall` lets its packets through, and keeps other networks' bridges out; `portmap` publishes ports. The
 //! plugin `tuning` is not among them: without settings it does nothing but take time.
 //!
-//! A user may put a file of another tool there, with other plugins. What Xebec asks of it is in
-//! [`Definition::parse`].
+//! A user may put a file of another tool there, with other plugins. [`Definition::parse`] says what Xebec needs of it.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -24,7 +23,7 @@ const VERSIONS: [&str; 5] = ["0.3.0", "0.3.1", "0.4.0", VERSION, "1.1.0"];
 /// Most plugins of a list.
 const MOST_PLUGINS: usize = 32;
 
-/// What a new network is to be.
+/// The settings of a new network.
 #[derive(Clone, Debug, Default)]
 pub struct NewNetwork {
     /// Its subnet; by default the first that collides with nothing.

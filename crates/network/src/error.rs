@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use xebec_kernel::mount::MountError;
 
-/// What went wrong with a network.
+/// An error of an operation on networks.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// Not a name.
@@ -42,7 +42,7 @@ pub enum NetworkError {
     Subnet {
         /// The subnet as the user gave it.
         subnet: String,
-        /// What is wrong with it.
+        /// The fault of the subnet.
         reason: String,
     },
     /// A subnet that something else uses.
@@ -50,7 +50,7 @@ pub enum NetworkError {
     Collision {
         /// The subnet.
         subnet: String,
-        /// What it overlaps.
+        /// The route, address or network that the subnet overlaps.
         what: String,
     },
     /// There is no free subnet.
@@ -69,7 +69,7 @@ pub enum NetworkError {
     Definition {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the definition.
         reason: String,
     },
     /// A plugin is not installed.
@@ -95,9 +95,9 @@ pub enum NetworkError {
         network: String,
         /// The plugin.
         plugin: String,
-        /// What it was asked for.
+        /// The action that failed, as a phrase.
         doing: &'static str,
-        /// What it said.
+        /// The message of the plugin.
         message: String,
     },
     /// An address was asked for that the container did not get.
@@ -107,9 +107,9 @@ pub enum NetworkError {
     OtherAddress {
         /// The network.
         network: String,
-        /// What was asked for.
+        /// The address that `--ip` asks for.
         asked: IpAddr,
-        /// What it got.
+        /// The addresses that the container got.
         got: String,
     },
     /// Not a port to publish.
@@ -117,7 +117,7 @@ pub enum NetworkError {
     Port {
         /// The port as the user gave it.
         port: String,
-        /// What is wrong with it.
+        /// The fault of the text.
         reason: &'static str,
     },
     /// A port of the host that is taken.
@@ -149,7 +149,7 @@ pub enum NetworkError {
     Attachment {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the record.
         reason: String,
     },
     /// The kernel made no namespace.
@@ -163,7 +163,7 @@ pub enum NetworkError {
     NotOurs {
         /// Where.
         at: PathBuf,
-        /// What is mounted there.
+        /// The mount that is there: file system and root.
         found: String,
     },
     /// A namespace could not be mounted or unmounted.
@@ -212,7 +212,7 @@ impl NetworkError {
     }
 }
 
-/// What to do about a plugin's message, by the words that the plugins of containernetworking use.
+/// Advice for a plugin's message, by the words that the plugins of containernetworking use.
 fn advice(message: &str) -> &'static str {
     let message = message.to_ascii_lowercase();
     let has = |words: &str| message.contains(words);

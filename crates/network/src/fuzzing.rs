@@ -9,7 +9,7 @@ use crate::resolver::servers;
 use crate::result::failure;
 use crate::subnet::Subnet;
 
-/// What a plugin printed: its result after it succeeded, or an error.
+/// The output of a plugin: its result after it succeeded, or an error.
 ///
 /// # Panics
 /// When a message has what a terminal acts on, or something is taken for an address that is none.
@@ -35,7 +35,7 @@ pub fn plugin_output(bytes: &[u8]) {
     }
 }
 
-/// What the kernel and the host's administrator say of the host's own network.
+/// Files of the kernel and the host's administrator about the host's own network.
 ///
 /// # Panics
 /// When a name server that is an address is not counted as taken.

@@ -1,4 +1,4 @@
-//! What the host's own network uses, so that a new network collides with nothing.
+//! Subnets and names that the host's own network uses, so that a new network collides with nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Asks the kernel. What cannot be read counts as empty: on a host without IPv4 there is no `/proc/net/route`.
+    /// Asks the kernel. A file that cannot be read counts as empty: on a host without IPv4 there is no `/proc/net/route`.
     pub(crate) fn look() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         Host::from_texts(
@@ -42,7 +42,7 @@ impl Host {
         }
     }
 
-    /// What of the host's a subnet collides with.
+    /// The route or address of the host that a subnet collides with, in words.
     pub(crate) fn collision(&self, subnet: Subnet) -> Option<&str> {
         let found = self.taken.iter().find(|(taken, _)| taken.overlaps(subnet));
         found.map(|(_, what)| what.as_str())

@@ -1,8 +1,7 @@
 //! The names that the containers of a network have for each other: lines in each one's `/etc/hosts`.
 //!
-//! The lines stand between two marks, and are written anew in each container's file when a container of the
-//! network comes or goes. What stands outside of the marks is the container's own. The file is written in
-//! place, because a container sees it by a bind mount.
+//! The lines stand between two marks, and are written anew in each container's file when a container of the network comes or goes. All
+//! text outside of the marks is the container's own. The file is written in place, because a container sees it by a bind mount.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -121,7 +120,7 @@ fn rewrite(path: &Path, lines: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The file's contents with these lines between the marks. What is not ours may have any encoding.
+/// The file's contents with these lines between the marks. The other lines may have any encoding.
 pub(crate) fn replaced(old: &[u8], lines: &str) -> Vec<u8> {
     let begin = format!("{BEGIN}\n");
     let end = format!("{END}\n");
@@ -135,7 +134,7 @@ pub(crate) fn replaced(old: &[u8], lines: &str) -> Vec<u8> {
     [before, own.as_bytes(), after].concat()
 }
 
-/// What is before a mark, and what is after it.
+/// The bytes before a mark, and those after it.
 fn split_once<'a>(bytes: &'a [u8], mark: &str) -> Option<(&'a [u8], &'a [u8])> {
     let at = bytes
         .windows(mark.len())

@@ -13,7 +13,7 @@
 //! * A published port is held by a socket of this process, so that no other program takes it.
 //! * Only namespaces that the record names, by path and inode, are unmounted.
 //!
-//! # What this crate may use
+//! # Crates that it may use
 //!
 //! `kernel`, and no other crate of Xebec. It knows no containers: it gets an id and the directories of records.
 //!

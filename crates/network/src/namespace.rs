@@ -34,8 +34,8 @@ pub(crate) fn is_mounted(at: &Path, inode: u64) -> bool {
     Top::at(at).is_ok_and(|top| top.is_some_and(|top| is_it(&top, inode)))
 }
 
-/// Unmounts the namespace with that inode, and removes its mount point. What else is mounted there stays, and
-/// is an error. A place that is gone is none.
+/// Unmounts the namespace with that inode, and removes its mount point. Another mount at that place stays, and is an error. A place that
+/// is gone is none.
 pub(crate) fn unmount(at: &Path, inode: u64) -> Result<(), NetworkError> {
     if let Some(top) = Top::at(at)? {
         if !is_it(&top, inode) {

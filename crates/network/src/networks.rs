@@ -20,10 +20,10 @@ use crate::{NetworkError, Places};
 /// Largest definition that is read. Xebec's own have 700 bytes.
 const LIMIT: u64 = 1 << 20;
 
-/// What the name of a definition's file ends with.
+/// The end of the name of a definition's file.
 const SUFFIX: &str = ".conflist";
 
-/// What the names of Xebec's bridges begin with; a number follows.
+/// The beginning of the names of Xebec's bridges; a number follows.
 const BRIDGE: &str = "xebec";
 
 /// The networks of a root.

@@ -52,7 +52,7 @@ pub struct PortRequest {
 }
 
 impl PortRequest {
-    /// What an argument of `--publish` asks for: a range is as many ports.
+    /// The ports that an argument of `--publish` asks for: a range is as many ports.
     ///
     /// # Errors
     /// [`NetworkError::Port`].
@@ -192,7 +192,7 @@ pub fn shown_ports(ports: &[PortMapping]) -> String {
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// What an image's `ExposedPorts` and `--expose` name: `80`, `80/tcp`, `8000-8003/udp`.
+/// Ports in an image's `ExposedPorts` and in `--expose`: `80`, `80/tcp`, `8000-8003/udp`.
 impl Protocol {
     /// The ports that such a text names.
     pub fn exposed(text: &str) -> Option<Vec<(u16, Protocol)>> {

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 /// Where systemd-resolved lists the name servers that it asks (`systemd-resolved.service(8)`).
 const BEHIND: &str = "/run/systemd/resolve/resolv.conf";
 
-/// What the user asks for instead of the host's settings.
+/// Settings of the user in place of the host's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolverOptions {
     /// Name servers.
@@ -27,7 +27,7 @@ pub struct ResolverOptions {
 pub struct Resolver {
     /// Its contents.
     pub text: String,
-    /// What the user should know of it.
+    /// A warning for the user about the file.
     pub warning: Option<&'static str>,
 }
 

@@ -1,4 +1,4 @@
-//! What plugins answer (CNI specification, section 5).
+//! Answers of plugins (CNI specification, section 5).
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ const MOST: usize = 16;
 const MOST_OF_MAC: usize = 59;
 
 impl Addresses {
-    /// What the last plugin's result says. Members that have another form are left out: what is noted here is shown on terminals.
+    /// The addresses in the last plugin's result. Members that have another form are left out: these texts are shown on terminals.
     pub(crate) fn of(result: &Value) -> Self {
         let list = |key: &str| result.get(key).and_then(Value::as_array).into_iter().flatten();
         let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -66,8 +66,7 @@ fn is_hardware_address(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':')
 }
 
-/// What a plugin says that failed. If that is no such object, what it wrote to standard error is taken, or how
-/// it ended.
+/// The error message of a plugin that failed. If its output has none, this is what it wrote to standard error, and how it ended.
 pub(crate) fn failure(output: &[u8], errors: &[u8], ended: &str) -> String {
     let said: Option<Value> = serde_json::from_slice(output).ok();
     let text = |key: &str| {

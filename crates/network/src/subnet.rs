@@ -44,7 +44,7 @@ impl Subnet {
         self.first & mask(shorter) == other.first & mask(shorter)
     }
 
-    /// What its addresses are for, if no host of a network may have them.
+    /// The use of its addresses, if no host of a network may have them.
     fn other_use(self) -> Option<&'static str> {
         let overlaps =
             |&&(address, prefix, _): &&(Ipv4Addr, u8, &str)| self.overlaps(Subnet::around(address, prefix));

@@ -5,7 +5,7 @@
 //!
 //! The same chart gives the same picture. Names from images are text of the picture, never markup (`xml`).
 //!
-//! # Allowed dependencies
+//! # Crates that it may use
 //!
 //! `recordings` for the chart that is drawn, `format` and `kernel` for its units. It opens and writes no file.
 //!

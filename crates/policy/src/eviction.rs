@@ -1,7 +1,8 @@
 //! Which copies of upstreams' images go: those that nobody used for a time, and the longest unused while copies take too much room.
 //! Pure.
 //!
-//! What belongs together goes together: an index, the manifests that it lists, and what refers to them. It stays if a client has pushed
+//! Manifests that belong together go together: an index, those that it lists, and those that refer to them. They stay if a client has
+//! pushed
 //! any of it, if an immutable tag names any of it, and if any of it was used within the grace time. Blobs that something else names
 //! take no room of a copy's, since they do not go with it.
 
@@ -38,7 +39,7 @@ pub struct Limits {
     pub keep: Option<u64>,
     /// So long after the last use.
     pub keep_for: Option<u64>,
-    /// What was used within this time stays.
+    /// A copy that was used within this time stays.
     pub grace: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What may happen to contents beside the rights of callers: which tags stay as they are, what is kept for how long, how much may be
-//! stored, whether anything may be written at all, and how fast requests may come. Values in, decisions out.
+//! Decisions about contents beside the rights of callers: which tags stay as they are, what is kept for how long, how much may be stored,
+//! whether anything may be written at all, and how fast requests may come. Values in, decisions out.
 //!
 //! * [`immutability`], [`retention`], [`eviction`]: tags that stay, tags that go, copies of upstreams' images that go.
 //! * [`quota`], [`mode`], [`rate`]: how much may be stored, whether anything may be written, how fast requests may come.

@@ -44,7 +44,7 @@ pub struct ModeError(String);
 /// The answer to a request that the mode does not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModeRefusal {
-    /// What is the matter.
+    /// The reason of the refusal, for the client.
     pub detail: String,
     /// When to come again, in seconds: 503. Without it the answer is 405, as the CNCF registry answers when it is read-only.
     pub retry_after: Option<u64>,

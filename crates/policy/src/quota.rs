@@ -1,7 +1,7 @@
 //! How much may be stored under a prefix of repositories' names.
 //!
-//! A push is refused before its bytes come, by what it says that it will send, and while they come if it says nothing. What is under
-//! way counts too, so that many pushes at once cannot each find the same room. Pushes do not wait for each other.
+//! A push that declares its length is refused before its bytes come; one that does not is refused while they come. Bytes that are under
+//! way count too, so that many pushes at once cannot each find the same room. Pushes do not wait for each other.
 //!
 //! To add up what is stored takes the longer the more there is. So a sum is good for a while, in which all that has come is added to it;
 //! that is too much where it was here already or came to nothing. Before something is refused, it is added up again.
@@ -35,9 +35,9 @@ pub struct QuotaExceeded {
     pub prefix: String,
     /// The limit.
     pub limit: u64,
-    /// What is stored and on its way.
+    /// The bytes that are stored or on their way.
     pub used: u64,
-    /// What was to come.
+    /// The bytes that the push would have added.
     pub wanted: u64,
 }
 
@@ -80,7 +80,7 @@ struct Count {
 #[derive(Debug, Clone)]
 struct Sum {
     bytes: u64,
-    /// What had come when it was begun: all of that is in the sum, if it was recorded.
+    /// The bytes that had come when the sum was begun: all of them are in the sum, if they were recorded.
     came: u64,
     begun: Instant,
     took: Duration,
@@ -231,7 +231,7 @@ impl Reservation {
                 continue;
             };
             let used = count.used();
-            // What needs no room is let through, though a limit was lowered below what is there.
+            // A push that needs no room is let through, even if the limit was lowered below the bytes that are there.
             if bytes > 0 && used.saturating_add(bytes) > quota.limit {
                 return Err(QuotaExceeded {
                     prefix: quota.prefix.clone(),

@@ -14,8 +14,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 /// So many clients are remembered. If more than half as many come while a bucket fills, clients are forgotten early, those first that
-/// have sent nothing for the longest time, and begin with full buckets again: so the memory is bounded, and a client that has just come is
-/// never refused for what others do.
+/// have sent nothing for the longest time. They begin with full buckets again. So the memory is bounded, and a client that has just come
+/// is never refused for what others do.
 pub const MOST_CLIENTS: usize = 100_000;
 
 /// Without a burst of its own, a bucket holds what comes in so many seconds.

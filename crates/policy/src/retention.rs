@@ -1,4 +1,4 @@
-//! What is kept and what goes: a plan made of records, without changing anything.
+//! Decisions about tags and manifests that stay or go: a plan made of records, without changing anything.
 //!
 //! A tag is judged by every rule that covers it, and **keeping wins**: it goes only if a rule covers it and none keeps it. Tags that no
 //! rule covers stay, and so do immutable ones. A manifest goes only if no tag leads to it, by itself, by an index that has it, or
@@ -45,7 +45,7 @@ pub struct RetentionRule {
 pub struct TagRecord {
     /// Its name.
     pub name: String,
-    /// What it names.
+    /// The digest of the manifest that the tag names.
     pub digest: String,
     /// When it was last pushed.
     pub updated: u64,
@@ -62,7 +62,7 @@ pub struct ManifestRecord {
     pub created: u64,
     /// When it was last pulled.
     pub pulled: Option<u64>,
-    /// What it refers to.
+    /// The digest of the manifest that it refers to.
     pub subject: Option<String>,
     /// The manifests of an index.
     pub children: Vec<String>,
@@ -93,7 +93,7 @@ pub enum Reason {
     Untagged,
 }
 
-/// What happens to a tag or a manifest.
+/// The decision about a tag or a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// The tag's name, or the manifest's digest.
@@ -106,7 +106,7 @@ pub struct Decision {
     pub reason: Reason,
 }
 
-/// What happens in one repository. Nothing has happened yet.
+/// The decisions for one repository. None of them has been carried out yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Of each tag, in the order of the record.
@@ -115,7 +115,7 @@ pub struct Plan {
     pub manifests: Vec<Decision>,
 }
 
-/// What is wrong with a rule.
+/// A fault of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RetentionError {
     /// Nothing is asked of it.
@@ -173,7 +173,7 @@ pub fn covering(rules: &[RetentionRule], repository: &str, tag: Option<&str>) ->
 
 type ByDigest<'a> = BTreeMap<&'a str, &'a ManifestRecord>;
 
-/// What happens in a repository by these rules at the time `now`.
+/// The decisions for a repository by these rules at the time `now`.
 pub fn plan(
     repository: &str,
     tags: &[TagRecord],
@@ -232,7 +232,7 @@ fn decide(name: &str, digest: &str, keep: bool, reason: Reason) -> Decision {
     }
 }
 
-/// What becomes of a tag.
+/// The decision about a tag, or the manifest that it waits for.
 enum Decided<'a> {
     /// It stays or goes by itself.
     Now(bool, Reason),
@@ -240,7 +240,7 @@ enum Decided<'a> {
     With(&'a str),
 }
 
-/// What judges one tag or manifest by itself.
+/// The judge of one tag or manifest by itself.
 struct Judge<'a> {
     rules: &'a [&'a RetentionRule],
     /// For each rule, the tags that are among its newest.
@@ -336,8 +336,8 @@ pub fn is_companion(tag: &str) -> bool {
     companion_of(tag).is_some()
 }
 
-/// What the digest begins with that a tag like `sha256-<hex>` or `sha256-<hex>.sig` belongs to: the referrers tag of the
-/// distribution specification, which has 64 digits of any digest, and cosign's names.
+/// The beginning of the digest to which a tag like `sha256-<hex>` or `sha256-<hex>.sig` belongs: the referrers tag of the distribution
+/// specification, which has 64 digits of any digest, and cosign's names.
 pub(crate) fn companion_of(tag: &str) -> Option<String> {
     let (algorithm, rest) = tag.split_once('-')?;
     let hex = rest.split('.').next()?;
@@ -364,7 +364,7 @@ fn kept_manifests<'a>(
         .iter()
         .map(|manifest| (manifest.digest.as_str(), manifest))
         .collect();
-    // What stays because of a manifest: what refers to it, and what tags that belong to it name.
+    // The manifests that stay because of another one: those that refer to it, and those that tags that belong to it name.
     let mut following: BTreeMap<&str, Vec<&'a str>> = BTreeMap::new();
     for manifest in manifests {
         if let Some(subject) = &manifest.subject {

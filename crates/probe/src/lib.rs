@@ -11,7 +11,7 @@
 //! * A probe that is printed and read again is the same probe.
 //! * Each call tries a port or a URL once, and ends within the time that it is given.
 //!
-//! # What this crate may use
+//! # Crates that it may use
 //!
 //! No other crate of Xebec.
 

@@ -13,7 +13,7 @@
 //!   S3 takes a part more, which has 5 MiB, and more only beyond 5 GB; and all of them together take 80 MiB at most for parts that are on
 //!   their way ahead.
 //!
-//! # What this crate may use
+//! # Crates that it may use
 //!
 //! `kernel`, and no other crate of Xebec.
 //!

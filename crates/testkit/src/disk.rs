@@ -1,9 +1,9 @@
 //! A disk in memory whose power can be cut at any step: what was not synced may be lost, in any part and any order.
 //!
-//! It keeps what programs see and what is certain to be on the disk. [`CrashingDisk::after_power_cut`] makes the
-//! disk that a reboot finds: of the writes, holes and lengths that no sync covered some blocks are there and some are
-//! not, and of the changes to names that no directory sync covered some are there and some are not. It is less kind
-//! than a real file system, which commits names in order: what survives it survives those.
+//! It keeps what programs see and what is certain to be on the disk. [`CrashingDisk::after_power_cut`] makes the disk that a reboot
+//! finds. Of the writes, holes and lengths that no sync covered, some blocks are there and some are not. Of the changes to names that no
+//! directory sync covered, some are there and some are not. It is less kind than a real file system, which commits names in order:
+//! programs that survive it survive those.
 //!
 //! To prove that a test notices, syncs of chosen files can be left out: [`CrashingDisk::ignore_syncs_of`].
 
@@ -119,12 +119,12 @@ impl CrashingDisk {
         steps.into_iter().map(Self::of).collect()
     }
 
-    /// What the next process finds when only the process has died: everything that was done.
+    /// The disk that the next process finds when only the process has died: everything that was done is there.
     pub fn after_kill(&self) -> CrashingDisk {
         Self::of(self.state.lock().clone())
     }
 
-    /// What a reboot finds.
+    /// The disk that a reboot finds after a power cut.
     pub fn after_power_cut(&self, random: &mut Rng) -> CrashingDisk {
         let state = self.state.lock().clone();
         // Now and then everything or nothing was written back: those are the states that really are common.

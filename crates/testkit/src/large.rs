@@ -15,7 +15,7 @@ use crate::tar::TarBuilder;
 /// Size of the file that each layer ends with: more than is fetched ahead of a reader.
 const KEPT_BACK: u64 = 12 << 20;
 
-/// What an image is made from.
+/// The sizes and shape of a large image.
 #[derive(Clone, Copy, Debug)]
 pub struct Large {
     /// Number of layers.

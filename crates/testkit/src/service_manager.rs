@@ -1,9 +1,9 @@
 //! A stand-in for a service manager: starts a service as `Type=notify` has it, listens to what the service says, and
 //! keeps the descriptors that it is given (sd_notify(3), sd_listen_fds(3)).
 //!
-//! What it does like systemd: names of descriptors, `FDSTOREREMOVE`, `LISTEN_PID`, the order of a restart (the old main
-//! process is gone before the new one starts), and leaving other processes alone (`KillMode=process`). What it does
-//! not: limits, timeouts, watchdogs, and dropping descriptors that hang up (Xebec asks it not to, `FDPOLL=0`).
+//! It does as systemd: names of descriptors, `FDSTOREREMOVE`, `LISTEN_PID`, the order of a restart (the old main process is gone before
+//! the new one starts), and leaving other processes alone (`KillMode=process`). It lacks limits, timeouts and watchdogs. It does not drop
+//! descriptors that hang up either (Xebec asks systemd not to, `FDPOLL=0`).
 
 use std::ffi::OsString;
 use std::io::IoSliceMut;
@@ -37,7 +37,7 @@ pub struct ServiceManager {
     variables: Vec<(String, OsString)>,
 }
 
-/// What takes in what the service says; a thread does so all the time, as a manager's main loop does.
+/// The receiver of the service's messages; a thread reads them all the time, as a manager's main loop does.
 struct Ear {
     socket: UnixDatagram,
     heard: Mutex<Heard>,

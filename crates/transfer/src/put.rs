@@ -11,7 +11,7 @@ use xebec_store::{
 use xebec_upstream::Immutable;
 use xebec_upstream::manifest::Facts;
 
-/// What the registry lets pushes do.
+/// The rules for pushes to the registry.
 #[derive(Clone)]
 pub struct Rules {
     /// Whether a manifest may name what its repository lacks.
@@ -67,7 +67,7 @@ pub(crate) type Dated = (Tag, Option<u64>);
 pub(crate) struct DatedManifest<'a> {
     pub(crate) digest: &'a Digest,
     pub(crate) content: Bytes,
-    /// What the content says.
+    /// The facts that the content gives.
     pub(crate) facts: Facts,
     pub(crate) tags: &'a [Dated],
 }

@@ -1,4 +1,4 @@
-//! What was moved so far, and what was skipped: the code that moves writes it, and the code that reports reads it.
+//! Counts of what was moved and skipped so far: the code that moves writes them, and the code that reports reads them.
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// So many of those that were skipped are kept with their reasons; all of them are counted.
 const MOST_KEPT: usize = 10_000;
 
-/// What was moved.
+/// Counts of what was moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
     /// Repositories that were looked through.
@@ -52,12 +52,12 @@ pub struct Skipped {
     pub reason: String,
 }
 
-/// What was moved so far.
+/// The counts so far.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Moved>);
 
 impl Tally {
-    /// What it is now, without what was skipped before the `from`th.
+    /// The present counts, without those things that were skipped before the `from`th.
     pub fn read(&self, from: usize) -> Moved {
         let moved = self.0.lock();
         let skipped = moved.skipped.iter().skip(from).cloned().collect();

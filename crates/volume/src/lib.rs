@@ -23,7 +23,7 @@
 //! * A volume is not removed while a container uses it, also one that has ended and was kept.
 //! * Before a container's command runs, each mount is compared with what was opened for it on the host.
 //!
-//! # Allowed dependencies
+//! # Crates that it may use
 //!
 //! `kernel`, and no other crate of Xebec. It knows no containers: it is given the directories of all, in each of which it keeps one
 //! file (`volumes.json`), and asks its caller which of them run ([`Place`]).

@@ -8,7 +8,7 @@
 //
 // One and much ask containerd at CONTAINERD_ADDRESS, in CONTAINERD_NAMESPACE, for its snapshotter CONTAINERD_SNAPSHOTTER.
 // The lease "offers", which must be there, keeps what is made meanwhile, as that of a pull does.
-// What was made is removed again.
+// It removes all that it made.
 package main
 
 import (
@@ -154,7 +154,7 @@ func (a asker) much(ctx context.Context, text string) error {
 	}
 	labels := map[string]string{}
 	for number := range bytes / 4000 {
-		// What does not begin so is containerd's only.
+		// A label that does not begin so is containerd's only.
 		labels[fmt.Sprintf("containerd.io/snapshot/much-%08d", number)] = strings.Repeat("x", 3968)
 	}
 	err = a.prepare(ctx, "much", "", labels)

@@ -68,7 +68,7 @@ func run(name, callsText, clientsText, socket string) error {
 			return err
 		}
 		defer client.Close()
-		// What nothing refers to would be collected meanwhile.
+		// Contents that nothing refers to would be collected meanwhile.
 		leased, done, err := client.WithLease(ctx)
 		if err != nil {
 			return err

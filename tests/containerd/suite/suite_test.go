@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// What the suite takes the snapshotter for. By this name it knows who mounts overlays, on which a directory of a lower
-// layer cannot be renamed without "redirect_dir", and leaves that one step out.
+// The name by which the suite knows the snapshotter. A snapshotter of this name mounts overlays, on which a directory of a lower layer
+// cannot be renamed without "redirect_dir", so the suite leaves that one step out.
 const kind = "overlayfs"
 
 // connect gives a client of the snapshotter at XEBEC_SNAPSHOTTER, the path of its socket.

@@ -34,7 +34,7 @@ func apply(directory, name string) error {
 	if _, err := archive.Apply(context.Background(), directory, plain); err != nil {
 		return err
 	}
-	// What follows the end of the archive belongs to the blob too.
+	// Bytes that follow the end of the archive belong to the blob too.
 	_, err = io.Copy(io.Discard, plain)
 	return err
 }

@@ -1,5 +1,5 @@
-// cutpower DIRECTORY: ends all writes to the file system of a directory at once, as a power cut does: what is in the
-// page cache and in the journal's memory never reaches the disk (ext4 and xfs, ioctl "shutdown" without log flush).
+// cutpower DIRECTORY: ends all writes to the file system of a directory at once, as a power cut does. Bytes in the page cache and in the
+// journal's memory never reach the disk (ext4 and xfs, ioctl "shutdown" without log flush).
 package main
 
 import (

@@ -31,7 +31,7 @@ type options struct {
 	addresses                                                                      []string
 }
 
-// What clients have seen, and what this program took for it.
+// The observations of the clients, and the time and memory that this program took for them.
 type report struct {
 	Requests  int                `json:"requests"`
 	Bytes     int64              `json:"bytes"`

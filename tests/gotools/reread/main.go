@@ -1,6 +1,6 @@
-// reread SEED FILE PAGES PAUSE reads pages of FILE at random, each from its file system and not from the page cache, and
-// compares each with what it must hold: words that follow from SEED and where they are. It counts pages in /reads. What is
-// wrong is written to /wrong, and ends it. Built without cgo it is one static file, so that it is all that an image needs.
+// reread SEED FILE PAGES PAUSE reads pages of FILE at random, each from its file system and not from the page cache, and compares each
+// with what it must hold: words that follow from SEED and where they are. It counts pages in /reads. A wrong page is written to /wrong,
+// and ends it. Built without cgo it is one static file, so that it is all that an image needs.
 package main
 
 import (

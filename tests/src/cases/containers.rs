@@ -156,7 +156,7 @@ fn life(world: &World) -> Result<Outcome> {
     ensure!(took < Duration::from_secs(20), "one after the other: {took:?}");
     root(&[&["rm"], &deaf[..]].concat())?.expect(0, &[])?;
 
-    // What ended by itself, and what is removed at its end.
+    // A container that is removed when it ends, and one that stays.
     run_detached(&lab, &names, "gone", &["--rm"], "sleep 1; exit 9")?;
     root(&["wait", "gone"])?.expect(0, &["9"])?;
     wait_until(SOON, "it is gone", || Ok(root(&["ps", "-aq"])?.out.is_empty()))?;

@@ -239,7 +239,7 @@ fn stop_while_replaced(world: &World) -> Result<Outcome> {
             let stop = scope.spawn(|| lab.xebec("root", &["daemon", "stop", "--force"]));
             // Refused by it: it waits for the reader to end, for a moment.
             wait_until(SOON, "the daemon is ending", || is_ending(&lab))?;
-            // What a keeper says to a worker that another program is to replace (keeper/src, REPLACE).
+            // The signal of a keeper to a worker that another program is to replace (keeper/src, REPLACE).
             kill_process(worker, Signal::USR2)?;
             std::thread::sleep(Duration::from_millis(100));
             drop(file);

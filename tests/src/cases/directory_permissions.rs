@@ -1,4 +1,4 @@
-//! What other users of a host get of Xebec's directories: nothing. An unprivileged user tries everything that is there.
+//! Other users of a host get nothing of Xebec's directories. An unprivileged user tries everything that is there.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -73,7 +73,7 @@ fn everything(directories: &[PathBuf]) -> Result<Vec<u8>> {
     Ok(listed.stdout)
 }
 
-/// What of this an unprivileged user gets at.
+/// The paths of these that an unprivileged user gets at.
 fn open_to_nobody(paths: &[u8]) -> Result<Vec<String>> {
     let mut child = Command::new("sh")
         .args(["-c", TRY_ALL])
@@ -205,8 +205,8 @@ fn other_users(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{count} paths, none within reach")))
 }
 
-/// What Xebec makes for itself has the same permissions whatever the mask of the process that starts it, by a first command and by `daemon start`,
-/// as a unit does it: directories 0700, everything else 0600.
+/// Files that Xebec makes for itself have the same permissions whatever the mask of the process that starts it, by a first command and by
+/// `daemon start`, as a unit does it: directories 0700, everything else 0600.
 fn any_mask(world: &World) -> Result<Outcome> {
     let_others_come_here(world)?;
     let lab = Lab::new(world)?;
@@ -238,7 +238,7 @@ fn any_mask(world: &World) -> Result<Outcome> {
                 ];
                 lab.xebec(&name, &words)?.expect(0, &[])?;
                 expect_closed(world, &name, &format!("with {name}"))?;
-                // What is mounted is as the image has it.
+                // Mounted files are as the image has them.
                 let own = ["-xdev", "-not", "-type", "l", "-printf", "%m %y %p\\n"];
                 let directories = [world.path(&name), world.path(&format!("{name}-run"))];
                 let found = run(Command::new("find").args(directories).args(own))?;
@@ -289,8 +289,8 @@ fn expect_harmless_views(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A view has no setuid programs and no devices, and a container on it has both. What is made in it for mounts is for its users,
-/// though the caller's mask and Xebec's own close everything.
+/// A view has no setuid programs and no devices, and a container on it has both. Directories that are made in it for mounts are for its
+/// users, though the caller's mask and Xebec's own close everything.
 fn containers_have_setuid(world: &World) -> Result<Outcome> {
     umask(Mode::from_raw_mode(0o077));
     let lab = Lab::new(world)?;

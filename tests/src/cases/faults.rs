@@ -1,4 +1,4 @@
-//! Whatever a registry does, a reader gets the right bytes or an error; an error that is gone is forgotten.
+//! A reader gets the right bytes or an error, whatever a registry does; an error that is gone is forgotten.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use crate::world::World;
 const LIMIT: Duration = Duration::from_secs(240);
 /// Size of the files that are read: several spans.
 const FILE: usize = 3 << 20;
-/// Most requests that one failing read may cost. Each of its spans is tried four times quickly and then about four times
-/// in three seconds, for the six seconds of these tests; a read raises up to two more events (a smaller range, the page
-/// alone), which get a second each. Three spans, and as much again for what is read ahead.
+/// Most requests that one failing read may cost. Each of its spans is tried four times quickly and then about four times in three
+/// seconds, for the six seconds of these tests. A read raises up to two more events (a smaller range, the page alone), which get a second
+/// each. Three spans, and as much again for what is read ahead.
 const MOST_REQUESTS: usize = 6 * 18;
 /// Longest that a failing read may take: six seconds and two events of a second each, and slack for a busy machine.
 const LONGEST: Duration = Duration::from_secs(25);
-/// How often the bytes of a layer may be sent in all to one who reads it in order, by a registry that knows no ranges:
-/// once for the first reader, and again as much for what was under way before that was known.
+/// How often a registry that knows no ranges may send the bytes of a layer in all to one reader who reads it in order. That is once for
+/// the first reader, and again as much for requests that were under way before that was known.
 const MOST_TIMES_WHOLE: f64 = 3.0;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -116,7 +116,7 @@ fn disk_full(world: &World) -> Result<Outcome> {
     let names = lab.push_indexed(&image, "app")?;
     lab::mount_small(&lab.path("root"), 32 << 20)?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
-    // What is left is less than the file.
+    // The room that is left is less than the file.
     let ballast = lab.path("root").join("ballast");
     let free = rustix::fs::statvfs(lab.path("root"))?;
     let room = usize::try_from(free.f_bavail * free.f_frsize)?;

@@ -1,4 +1,4 @@
-//! What is not Xebec's is left alone: mounts of others, directories with files, and all that a mistyped path may name.
+//! Files and mounts that are not Xebec's are left alone: mounts of others, directories with files, and all that a mistyped path may name.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -43,7 +43,7 @@ fn table() -> Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Nothing but views is unmounted, whatever is named.
+/// Nothing but views is unmounted, whatever path is named.
 fn unmounting(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(1, FILE);
@@ -164,7 +164,7 @@ fn names(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed("no name was taken for a path".to_owned()))
 }
 
-/// What a directory holds, and how it may be used.
+/// The entries of a directory, with kinds, modes and owners.
 fn listing(directory: &Path) -> Result<Vec<u8>> {
     let format = "%p %m %U %y\\n";
     let listed =
@@ -229,7 +229,7 @@ fn directories(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{} pairs refused", attempts.len())))
 }
 
-/// What others mounted where Xebec is about to mount, or to clean up, stays, and keeps nothing from being told.
+/// Mounts of others where Xebec is about to mount, or to clean up, stay, and messages name them.
 fn in_the_way(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(6))?;

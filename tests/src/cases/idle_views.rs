@@ -156,7 +156,7 @@ fn for_a_while(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{MOST} at a time, and a second")))
 }
 
-/// What is not trusted any more is not started because it is mounted.
+/// An image that is not trusted any more is not started because it is mounted.
 fn trust(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let names = push(&lab, 1)?;

@@ -1,4 +1,4 @@
-//! What is lazy, what is not and says so, and what is never fetched twice.
+//! Layers that are lazy, layers that are not and say so, and bytes that are never fetched twice.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -161,7 +161,7 @@ fn files_are_shared(world: &World) -> Result<Outcome> {
         .expect(0, &[])?;
     for restarted in [false, true] {
         if restarted {
-            // What may be shared is found again by a new daemon, in the background.
+            // A new daemon finds in the background again what layers may share.
             lab.stop("root")?;
             lab.xebec("root", &["pull", &first.tag])?.expect(0, &[])?;
             std::thread::sleep(Duration::from_secs(1));

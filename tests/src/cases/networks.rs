@@ -23,7 +23,7 @@ use crate::world::{World, run};
 const LIMIT: Duration = Duration::from_secs(180);
 /// How soon a server answers or a process ends, on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
-/// What the server's page says.
+/// The contents of the server's page.
 const PAGE: &str = "hello from web";
 
 pub(crate) fn cases() -> Vec<Case> {

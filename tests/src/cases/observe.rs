@@ -1,5 +1,5 @@
-//! What the daemon says of readers who wait: who, for which file, what for, how long; in `explain`, `status`, the log
-//! and the metrics, which must agree with each other and with what the registry saw.
+//! The daemon's figures about readers who wait: the process, the file, the reason, the time. They are in `explain`, `status`, the log and
+//! the metrics, which must agree with each other and with what the registry saw.
 
 mod support;
 mod terminal;
@@ -302,7 +302,7 @@ fn metrics(world: &World) -> Result<Outcome> {
     lab.registry.clear_log();
     expect_contents(&mnt.join("one"), &content(0))?;
     expect_contents(&mnt.join("two"), &content(1))?;
-    // What was read ahead has arrived, too.
+    // Bytes that were read ahead have arrived, too.
     wait_until(Duration::from_secs(60), "both layers are complete", || {
         Ok(number(&lab.status("root")?, "/views/0/complete_layers") as u64 == 2)
     })?;
@@ -442,7 +442,7 @@ fn container(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// What happened is known when the daemon was killed a second later, and a read that got EIO is one wait, however often the
+/// The history has all events although the daemon was killed a second later, and a read that got EIO is one wait, however often the
 /// kernel asked for it.
 fn history(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;

@@ -111,7 +111,7 @@ fn debian(world: &World) -> Result<Outcome> {
     let root = unpack_debian(world)?;
     fs::copy(&package, root.join("xebec.deb"))?;
     let inside = |words: &[&str]| inside(&root, words);
-    // What it depends on is not what is tested.
+    // The packages that it depends on are not tested here.
     inside(&["dpkg", "--force-depends", "-i", "/xebec.deb"])?;
     ensure!(inside(&["xebec", "--version"])?.starts_with("xebec "));
     let verified = inside(&["dpkg", "--verify", "xebec"])?;
@@ -205,7 +205,7 @@ impl Systemctl {
         fs::create_dir_all(&folder)?;
         let program = root.join("usr/bin/systemctl");
         let script = "#!/bin/sh\necho \"$*\" >>/run/systemd/system/ran\n! [ -e /run/systemd/system/fails ]\n";
-        // What there was may be a link to a program of another name.
+        // An existing file may be a link to a program of another name.
         let _ = fs::remove_file(&program);
         fs::write(&program, script)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
@@ -221,7 +221,7 @@ impl Systemctl {
         Ok(())
     }
 
-    /// What it was asked since it was asked this.
+    /// The commands that it got since this was last called.
     pub(super) fn ran(&self) -> Result<String> {
         let file = self.folder.join("ran");
         let text = fs::read_to_string(&file).unwrap_or_default();
@@ -230,7 +230,7 @@ impl Systemctl {
     }
 }
 
-/// What is applied to a cluster has only fields that there are, and installing does not end.
+/// Objects that are applied to a cluster have only fields that there are, and installing does not end.
 fn kubernetes(world: &World) -> Result<Outcome> {
     for name in ["install", "uninstall"] {
         let folder = top().join("packaging/kubernetes").join(name);
@@ -279,8 +279,8 @@ fn stays(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(String::new()))
 }
 
-/// What is installed is for everybody to read and for root to change, whatever mask the installer has, and the root directory is
-/// closed: by hand, and as the DaemonSet does it. So is what the programs make that the installer calls.
+/// Installed files are for everybody to read and for root to change, whatever mask the installer has, and the root directory is closed:
+/// by hand, and as the DaemonSet does it. So are the files of the programs that the installer calls.
 fn modes(world: &World) -> Result<Outcome> {
     let mut listings = Vec::new();
     for (name, mask) in MASKS {

@@ -21,7 +21,7 @@ use crate::world::World;
 /// Longest that one case may take, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What the package's scripts and units say of systemd, which is not there in these cases.
+/// The unit that the package's scripts name to systemd, which is not there in these cases.
 const UNIT: &str = "xebec-registry.service";
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -68,7 +68,7 @@ fn debian(world: &World) -> Result<Outcome> {
     let root = unpack_debian(world)?;
     fs::copy(&package, root.join("registry.deb"))?;
     let systemctl = Systemctl::put(&root)?;
-    // What it depends on is not what is tested.
+    // The packages that it depends on are not tested here.
     let install = ["dpkg", "--force-depends", "-i", "/registry.deb"];
     inside(&root, &install)?;
     ensure!(systemctl.ran()?.contains(&format!("enable --now {UNIT}")));
@@ -272,8 +272,7 @@ fn unit(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(last.unwrap_or_default().to_owned()))
 }
 
-/// What is applied to a cluster has only fields that there are. Their configurations are read by a test of the
-/// registry's own.
+/// Objects that are applied to a cluster have only fields that there are. Their configurations are read by a test of the registry's own.
 fn kubernetes(world: &World) -> Result<Outcome> {
     for (name, kind) in [("registry", "StatefulSet"), ("registry-nodes", "Deployment")] {
         let folder = top().join("packaging/kubernetes").join(name);

@@ -54,12 +54,12 @@ fn cut_under_load(world: &World) -> Result<Outcome> {
         let (before, after) = (format!("before{round}"), format!("after{round}"));
         mount_disk(&lab, &before)?;
         live_and_die(&lab, &images, &before, &mut random)?;
-        // What is on the disk now, as it is: the file system below takes no more writes.
+        // The bytes that are on the disk now: the file system below takes no more writes.
         let copy = lab.path(&format!("{after}.ext4"));
         fs::copy(lab.path(&format!("{before}.ext4")), &copy)?;
         let _ = lab.xebec(&before, &["daemon", "stop", "--force"]);
         mount_loop(&copy, &lab.path(&after))?;
-        // What would be wrong if `present` were believed: that shows what the cut took.
+        // The spans that would be wrong if `present` were believed: they show what the cut took.
         let taken = images
             .iter()
             .filter_map(|names| lab.check(&after, &names.tag).ok());
@@ -93,8 +93,8 @@ fn cut_under_load(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// Whatever file of a layer or an image is torn: the next start makes it anew, and readers get the right bytes. The
-/// layer is half there, so that what is missing has to be fetched by what is left.
+/// One file of a layer or an image is torn, each in turn: the next start makes it anew, and readers get the right bytes. The layer is
+/// half there, so that missing bytes have to be fetched by the files that are left.
 fn damage_heals(world: &World) -> Result<Outcome> {
     const DAMAGED: [&str; 8] = [
         "index",

@@ -186,7 +186,7 @@ fn freed_after_a_stop(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{freed} bytes freed in three rounds")))
 }
 
-/// What a view reads stays; what a reader holds whose view was unmounted under it stays too, even if nobody knows.
+/// A layer that a view reads stays. A layer whose reader holds it after its view was unmounted stays too, even if nobody knows.
 fn in_use_stays(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let (one, two) = (push(&lab, 1)?, push(&lab, 2)?);
@@ -336,7 +336,7 @@ fn full_disk_makes_no_storm(world: &World) -> Result<Outcome> {
     let free = rustix::fs::statvfs(lab.path("root"))?;
     let room = usize::try_from(free.f_bavail * free.f_frsize)?;
     std::fs::write(&ballast, vec![1; room - (2 << 20)])?;
-    // What there is room for comes.
+    // The bytes for which there is room come.
     let _ = read_cold(&mnt.join("file"));
     let (before, lines) = (lab.registry.log().len(), lab.daemon_log("root")?.lines().count());
     for _ in 0..READS {
@@ -366,7 +366,7 @@ fn worker(lab: &Lab<'_>) -> Result<Pid> {
     Pid::from_raw(i32::try_from(pid)?).context("no process id")
 }
 
-/// The worker is killed at random moments of an eviction; whatever is left is consistent.
+/// The worker is killed at random moments of an eviction; the layers that are left are consistent.
 fn killed_midway(world: &World) -> Result<Outcome> {
     const ROUNDS: usize = 25;
     let lab = Lab::new(world)?;

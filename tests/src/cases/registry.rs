@@ -358,7 +358,7 @@ fn runs_an_image(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed("an image runs that was pushed here".to_owned()))
 }
 
-/// What was pushed is there after a kill and a start, and an upload goes on.
+/// Contents that were pushed are there after a kill and a start, and an upload goes on.
 fn restart(world: &World) -> Result<Outcome> {
     if let Some(skipped) = missing(&["skopeo"]) {
         return Ok(skipped);

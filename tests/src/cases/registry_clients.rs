@@ -76,7 +76,7 @@ fn oras_and_regctl(world: &World, registry: &OwnRegistry) -> Result<String> {
     Ok("both push, pull, copy with mounts, list and delete".to_owned())
 }
 
-/// What a program of the tools says, with the case's directory for its home.
+/// Runs a program of the tools, with the case's directory for its home; gives its output.
 fn tool(world: &World, name: &str, arguments: &[&str]) -> Result<String> {
     let home = world.path("");
     let mut tool = Command::new(World::tool(name)?);

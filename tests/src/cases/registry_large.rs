@@ -14,7 +14,7 @@ use crate::registry::OwnRegistry;
 use crate::runner::{Case, Outcome};
 use crate::world::{World, run};
 
-/// What the registry may take with 300 pulls and 50 pushes.
+/// The memory that the registry may take with 300 pulls and 50 pushes.
 const MOST_MEMORY_MIB: u64 = 128;
 const PULLED: usize = 32 << 20;
 const PUSHED: usize = 4 << 20;
@@ -39,7 +39,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What the clients have seen.
+/// Runs the clients; gives what they report.
 fn load(arguments: &[&str], address: &str) -> Result<Value> {
     let output = run(Command::new(World::go_tool("registryload")?)
         .args(arguments)
@@ -154,7 +154,7 @@ fn hundred_thousand_tags(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// What all manifests of the large repository refer to.
+/// The digest of the manifest to which all manifests of the large repository refer.
 fn subject(registry: &OwnRegistry) -> Result<String> {
     let place = format!("http://{}/v2/large/manifests/subject", registry.address);
     let head = said(Command::new("curl").args(["--silent", "--fail", "--head", &place]))?;

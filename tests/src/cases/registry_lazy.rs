@@ -41,7 +41,7 @@ fn start(world: &World, configuration: &str) -> Result<OwnRegistry> {
     OwnRegistry::start(world, "own-registry", configuration)
 }
 
-/// What refers to an image as an index artifact.
+/// The index artifacts that refer to an image.
 fn listed(registry: &OwnRegistry, repository: &str, image: &Image) -> Result<Vec<Value>> {
     let digest = image.manifest.digest;
     let address = format!(

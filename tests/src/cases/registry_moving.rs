@@ -1,4 +1,5 @@
-//! What a CNCF distribution registry has, made by its own program, moves into `xebec-registry`: by its directory, and while it runs.
+//! The contents of a CNCF distribution registry, made by its own program, move into `xebec-registry`: by its directory, and while it
+//! runs.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -88,7 +89,7 @@ fn command(world: &World, root: &str, arguments: &[&str]) -> Result<Output> {
     command.output().context("cannot start xebec-registry")
 }
 
-/// What such a command says of what it did.
+/// The report of such a command.
 fn report(output: &Output) -> Result<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).with_context(|| format!("no report: {output:?}"))

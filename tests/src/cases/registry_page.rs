@@ -82,7 +82,7 @@ fn expect(text: &str, parts: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Whatever the browser did since the last call: it asked nobody but this registry, opened no dialog and complained of nothing.
+/// Checks the browser's actions since the last call: it asked nobody but this registry, opened no dialog and complained of nothing.
 fn ensure_quiet(registry: &OwnRegistry, browser: &Browser) -> Result<usize> {
     let own = format!("http://{}/", registry.address);
     let mut requests = 0;
@@ -138,7 +138,7 @@ fn shows(world: &World, registry: &OwnRegistry, browser: &Browser) -> Result<Str
     expect(&image, &[&digest, "1.0"])?;
     let layers = browser.value("document.querySelectorAll('table')[0].tBodies[0].rows.length")?;
     ensure!(layers == 2, "{layers} layers");
-    // What refers to it has a page, too.
+    // A manifest that refers to it has a page, too.
     browser.value("[...document.querySelectorAll('tr')].find(row => row.innerText.includes('signature')).querySelector('a').click()")?;
     browser.wait_for_load()?;
     expect(&browser.text()?, &["oras pull", "cosign", "Refers to", &digest])?;
@@ -273,7 +273,7 @@ fn rights(world: &World, registry: &OwnRegistry, browser: &Browser) -> Result<St
         refused.starts_with("HTTP/1.1 401") && refused.contains("Basic"),
         "{refused}"
     );
-    // What a page of another site has a browser send with this login changes nothing.
+    // A request that a page of another site has a browser send with this login changes nothing.
     let begin = format!("http://{}/v2/open/app/blobs/uploads/", registry.address);
     let told = run(Command::new("curl").args([
         "-sS",
@@ -381,7 +381,7 @@ fn all_pages(digest: &str) -> [(&'static str, String); 6] {
     ]
 }
 
-/// What a screen reader is told: landmarks, headings, names of all that can be used, and headers of tables.
+/// The text for a screen reader: landmarks, headings, names of all that can be used, and headers of tables.
 fn accessible(world: &World, registry: &OwnRegistry, browser: &Browser) -> Result<String> {
     let digest = fill(world, registry)?;
     browser.log_in("anna", "secret")?;

@@ -80,7 +80,7 @@ fn redirects(world: &World) -> Result<Outcome> {
     ))
 }
 
-/// What came back is what was pushed, byte for byte.
+/// The bytes that came back are those that were pushed.
 fn ensure_same(world: &World) -> Result<()> {
     let (pushed, back) = (world.path("layout/blobs/sha256"), world.path("back/blobs/sha256"));
     let mut compared = 0;

@@ -174,7 +174,7 @@ fn both_killed(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// What a package's upgrade does: stop, another program at the same place, start.
+/// An upgrade as a package does it: stop, another program at the same place, start.
 fn restarted(world: &World) -> Result<Outcome> {
     let mut service = Service::new(world, &[])?;
     let mut keeper = service.manager.start(SOON)?;
@@ -326,7 +326,7 @@ fn units(world: &World) -> Result<Outcome> {
         .arg(directory.join("xebec-containers.service"))
         .output()?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // What an older version does not know is no fault of the file.
+    // A key that an older version does not know is no fault of the file.
     let complaints: Vec<&str> = said
         .lines()
         .filter(|line| line.contains("xebec") && !line.contains("FileDescriptorStorePreserve"))

@@ -303,7 +303,7 @@ fn both_killed(world: &World) -> Result<Outcome> {
         fs::read_dir(&mnt)?.next().is_none(),
         "the old view can still be found"
     );
-    // What the old view had not read yet is right now; where it had read zeros, it still does.
+    // Pages that the old view had not read yet are right now; where it had read zeros, it still does.
     ensure!(
         page(&file, 10 << 20)? == wanted[10 << 20..][..4096],
         "the old view is not guarded again"

@@ -69,7 +69,7 @@ fn digest_never_shows_the_lie(world: &World) -> Result<Outcome> {
     lie.expect_truth(&lab.mount("root", &lie.liar.digest, &["--require-lazy"])?)?;
     lab.stop("root")?;
     lie.expect_truth(&lab.mount("root", &lie.liar.digest, &["--require-lazy"])?)?;
-    // What was proven is preferred to what was only found, by tag too.
+    // An index that was proven is preferred to one that was only found, by tag too.
     lie.expect_truth(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
     Ok(Outcome::Passed(format!(
         "lie by tag, truth by digest; refused: {}",
@@ -216,7 +216,7 @@ fn lie_takes_no_files(world: &World) -> Result<Outcome> {
     lab.xebec("root", &["pull", "--complete", &victim.tag])?
         .expect(0, &[])?;
     lab.mount("root", &lie.liar.tag, &["--require-lazy"])?;
-    // What it shows under its tag is its own affair; by digest nothing of it is believed, and the victim is whole.
+    // The contents under its tag are its own affair; by digest nothing of it is believed, and the victim is whole.
     lab.try_mount("root", &lie.liar.digest, &["--require-lazy"])?
         .expect(6, &[])?;
     lie.expect_truth(&lab.mount("root", &lie.liar.digest, &[])?)?;

@@ -1,4 +1,4 @@
-//! What an unprivileged user of a host finds that uses Xebec: everything of it is looked for as that user would, and nothing may
+//! The traces of Xebec that an unprivileged user of a host finds: the case looks for everything of it as that user would, and nothing may
 //! open, answer, run or tell.
 
 use std::fs::{self, Permissions};
@@ -101,7 +101,7 @@ pub(crate) fn cases() -> Vec<Case> {
     }]
 }
 
-/// What a user finds open, and how much was tried.
+/// The things that a user finds open, and how many were tried.
 fn found_by(world: &World, user: &str, groups: &str, processes: &str) -> Result<(Vec<String>, usize)> {
     let own = [world.path("root"), world.path("root-run")];
     let listed = run(Command::new("find")
@@ -175,7 +175,7 @@ fn look_around(world: &World) -> Result<Outcome> {
         );
         all += tried;
     }
-    // What is open is found: else the list would be empty of itself.
+    // An open thing is found: else the list would be empty of itself.
     let (open, _) = found_by(world, "0", "", &processes)?;
     for what in ["read ", "write ", "run ", "make in ", "ask ", "of a process "] {
         ensure!(

@@ -83,7 +83,7 @@ fn filled_once(world: &World) -> Result<Outcome> {
     lab.xebec("root", &["volume", "rm", "data"])?
         .expect(0, &["data"])?;
     ensure!(!data.exists(), "it is still there");
-    // What is not found makes nothing.
+    // A name that is not found makes nothing.
     let missing = format!("{}-missing", names.tag);
     let words = [
         "run",

@@ -1,4 +1,4 @@
-//! What a daemon and containerd leave behind: mounts, open files, directories.
+//! Things that a daemon and containerd leave behind: mounts, open files, directories.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use super::{ROOT, Snapshots};
 use crate::world::World;
 
-/// What there is at a moment.
+/// The mounts, open files and directories at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leftovers {
     /// Mounts in the case's directory: where, and how often.
@@ -22,7 +22,7 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// What there is now.
+    /// The present ones.
     pub(crate) fn now(world: &World, snapshots: &Snapshots<'_>) -> Result<Self> {
         let top = world.directory.to_string_lossy().into_owned();
         let mut mounts = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Leftovers {
         })
     }
 
-    /// What is more here than there was.
+    /// The things of which more are here than there were before.
     pub(crate) fn beyond(&self, before: &Self) -> String {
         let more = |now: &BTreeMap<String, usize>, before: &BTreeMap<String, usize>| {
             let is_more = |(name, count): &(&String, &usize)| before.get(*name).is_none_or(|had| had < count);

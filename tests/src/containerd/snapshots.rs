@@ -17,7 +17,7 @@ use super::{ROOT, START, block, listens};
 use crate::lab::wait_until;
 use crate::world::{World, run};
 
-/// What its log tells: as usual, and why a layer stays that was to go.
+/// The filter of its log: as usual, and why a layer stays that was to go.
 const LOG: &str = "info,xebec_daemon::snapshots::removed_images=debug";
 
 /// `xebec daemon` with its snapshotter switched on.
@@ -151,7 +151,7 @@ impl<'a> Snapshots<'a> {
         self.world.path(&format!("{ROOT}-run")).join("snapshots.sock")
     }
 
-    /// What there is of snapshots on disk, for comparison: a path for each snapshot's directories, and not what is in them.
+    /// The snapshots on disk, for comparison: a path for each snapshot's directories, without those in them.
     pub(crate) fn directories(&self) -> Result<Vec<PathBuf>> {
         let top = self.world.path(ROOT).join("snapshots");
         let mut found = Vec::new();
@@ -193,7 +193,7 @@ impl<'a> Snapshots<'a> {
     /// takes no more writes, is as dead.
     pub(crate) fn kill_whole(&self) -> Result<()> {
         let (keeper, worker) = (self.pid("keeper_pid")?, self.pid("worker_pid")?);
-        // What is stopped starts nothing.
+        // A process that is stopped starts nothing.
         for (pid, signal) in [
             (keeper, Signal::STOP),
             (worker, Signal::KILL),

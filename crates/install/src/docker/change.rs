@@ -1,4 +1,4 @@
-//! What was changed in a `daemon.json`, as a record keeps it.
+//! Changes to a `daemon.json`, as a record keeps them.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use xebec_format::digest::Digest;
 
-/// What was changed in a `daemon.json`.
+/// The changes to a `daemon.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DockerChange {
     /// Which file.
     pub file: PathBuf,
-    /// What was in it, if it was there.
+    /// Its contents before, if it was there.
     pub before: Option<String>,
     /// Whether nobody but the installation has changed the file since, so that it can be put back word for word.
     #[serde(default = "yes")]
     pub is_whole: bool,
-    /// What was written.
+    /// The digest of the contents that the installation wrote.
     pub written: Digest,
     /// The keys: which, what it was, what was written.
     pub keys: Vec<(Vec<String>, Option<Value>, Value)>,
@@ -50,7 +50,7 @@ impl DockerChange {
         changes: Vec<(Vec<String>, Option<Value>, Value)>,
         written: Digest,
     ) {
-        // What it was before the first time is what it will be again, unless somebody else wrote in it since.
+        // The value before the first change comes back in the end, unless somebody else wrote in the file since.
         self.is_whole &= Digest::of(text.as_bytes()) == self.written;
         self.written = written;
         for (key, before, ours) in changes {

@@ -1,8 +1,8 @@
 //! How systemd starts Docker: its unit, the drop-ins of it, and what they say of containerd.
 //!
-//! Read as systemd reads them (systemd.unit(5), systemd.service(5)): lines that end in a backslash go on, a drop-in is hidden by
-//! one of the same name in a directory that comes before, drop-ins come in the order of their names, and an empty `ExecStart=`
-//! takes back what came before. So what an administrator wrote in a drop-in is what is changed, not what a package brought.
+//! Read as systemd reads them (systemd.unit(5), systemd.service(5)). Lines that end in a backslash go on. A drop-in is hidden by one of
+//! the same name in a directory that comes before. Drop-ins come in the order of their names, and an empty `ExecStart=` takes back what
+//! came before. So an administrator's text in a drop-in is changed, not the text that a package brought.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ const OPTION: &str = "--containerd";
 /// How Docker is started, but for what Xebec says of it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CommandLine {
-    /// What follows `ExecStart=`, on one line; empty if nothing does.
+    /// The text after `ExecStart=`, on one line; empty if there is none.
     text: String,
     /// Drop-ins that say it, and that systemd reads after Xebec's.
     later: Vec<PathBuf>,

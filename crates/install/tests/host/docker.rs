@@ -225,7 +225,7 @@ fn a_command_line_that_is_read_after_ours_is_refused_unless_it_leads_to_the_rela
             .path("etc/systemd/system/docker.service.d/xebec.conf")
             .exists()
     );
-    // What Docker itself refuses is said before it is restarted.
+    // A setting that Docker itself refuses is reported before Docker is restarted.
     let host = with_docker(Some("{\"containerd\": \"/run/containerd/containerd.sock\"}"));
     host.write(
         "lib/systemd/system/docker.service",

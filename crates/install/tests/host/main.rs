@@ -398,7 +398,7 @@ fn a_file_that_is_imported_and_wins_is_named() {
             format!("version = 3\n[plugins.'io.containerd.cri.v1.images']\nsnapshotter = '{snapshotter}'\n");
         fs::write(host.path("etc/containerd/conf.d").join(name), text).unwrap();
     };
-    // What is imported by nobody, and what says the same.
+    // A file that nobody imports, and one that says the same.
     drop_in("a.toml.bak", "overlayfs");
     drop_in("a.toml", "xebec");
     setup(&host.options).unwrap();
@@ -443,7 +443,7 @@ fn a_step_that_fails_leaves_what_was_and_can_be_done_again() {
     let failure = plan.carry_out(&host.options.sysroot, &mut |_| ()).unwrap_err();
     assert!(failure.to_string().contains("xebec.socket"), "{failure}");
     assert_eq!(host.read(CONFIG), "version = 3\n");
-    // What was not done is not said to be somebody's change.
+    // A key that was not set is not reported as somebody's change.
     let removal = removal(&host.options).unwrap();
     assert!(
         !removal.notes.iter().any(|note| note.contains("changed since")),

@@ -140,7 +140,7 @@ impl Chain {
             .ok_or_else(|| failed("it ended with success, and its result is no JSON object".to_owned()))
     }
 
-    /// What a plugin gets on standard input (section 4, "Deriving execution configuration").
+    /// The standard input of a plugin (section 4, "Deriving execution configuration").
     fn execution(&self, plugin: &Value, ports: &[PortMapping], previous: Option<&Value>) -> Value {
         let mut input = plugin.as_object().cloned().unwrap_or_default();
         input.insert("cniVersion".to_owned(), self.definition.version().into());

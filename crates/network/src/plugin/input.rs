@@ -1,8 +1,8 @@
-//! What a plugin gets on standard input: a file, which also tells whether a plugin runs.
+//! The standard input of a plugin: a file, which also tells whether a plugin runs.
 //!
-//! The file is locked by the descriptor that the plugin has, so the lock ends with the plugin. A supervisor that is
-//! killed leaves its plugin running. The process that then takes back what plugins did waits for that
-//! plugin first: nobody would take back what the plugin does afterwards.
+//! The file is locked by the descriptor that the plugin has, so the lock ends with the plugin. A supervisor that is killed leaves its
+//! plugin running. Another process that takes back what plugins did then waits for that plugin first: else nobody would take back what
+//! the plugin does afterwards.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -15,7 +15,7 @@ use xebec_kernel::lock::try_lock_file;
 /// How often the lock is tried.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A locked file with these contents, from its beginning. What a plugin that still runs reads stays as it is.
+/// A locked file with these contents, from its beginning. The input of a plugin that still runs stays as it is.
 pub(super) fn locked(path: &Path, contents: &[u8]) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options

@@ -37,7 +37,7 @@ pub(crate) enum ProcessError {
 /// `most` bytes to each of its two outputs. A program that does more is killed, and so are those that it
 /// started, which are in a process group of its own.
 ///
-/// What it leaves running is not waited for, even if that holds its outputs open.
+/// A process that the program leaves running is not waited for, even if it holds the program's outputs open.
 pub(crate) fn run(
     command: &mut Command,
     input: File,
@@ -124,7 +124,7 @@ fn wait_for(process: BorrowedFd<'_>, pipes: [Option<BorrowedFd<'_>>; 2], until: 
         .is_some_and(|process| !process.revents().is_empty()))
 }
 
-/// What a pipe has brought.
+/// The bytes that a pipe has brought.
 struct Collected<R> {
     pipe: R,
     is_open: bool,

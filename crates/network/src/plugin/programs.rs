@@ -11,7 +11,7 @@ use crate::definition::Definition;
 /// Where distributions put plugins (Debian, the plugins' own releases, Fedora), after those of `CNI_PATH`.
 const DIRECTORIES: [&str; 3] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
 
-/// What the networks need that Xebec makes: plugins, and `iptables`, which they run.
+/// The plugins that networks of Xebec's own need. They run `iptables`, which is needed too.
 const NEEDED: [&str; 4] = ["bridge", "host-local", "firewall", "portmap"];
 
 /// Where plugins find `iptables`; many users' `PATH` lacks the `sbin` directories.

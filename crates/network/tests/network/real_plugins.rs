@@ -74,12 +74,12 @@ fn address(attaching: &Attaching, port: u16) -> SocketAddr {
     (addresses.ips().next().unwrap(), port).into()
 }
 
-/// What the firewall does.
+/// The rules of the firewall.
 fn rules() -> String {
     String::from_utf8(Command::new("iptables-save").output().unwrap().stdout).unwrap()
 }
 
-/// What interfaces there are.
+/// The interfaces of the host.
 fn links() -> String {
     let links = Command::new("ip")
         .args(["-brief", "link"])

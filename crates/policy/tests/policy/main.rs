@@ -1,4 +1,4 @@
-//! What stays, what goes, how much there may be, and whether anything may be written.
+//! Contents that stay, contents that go, how much there may be, and whether anything may be written.
 
 #![allow(
     clippy::unwrap_used,
@@ -369,7 +369,7 @@ fn a_push_is_refused_before_it_begins_and_what_is_on_its_way_counts() {
     assert!(quotas.admit("other", 1).is_err());
     drop(other);
     drop(first);
-    // What came counts until it is added up: it may have come to nothing.
+    // Bytes that have come count until they are added up: the push may have come to nothing.
     assert!(quotas.admit("team/app", 50).is_err());
     add_up(&quotas, "team/app", used);
     let mut growing = quotas.admit("team/app", 0).unwrap();

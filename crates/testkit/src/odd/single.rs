@@ -248,7 +248,7 @@ pub(super) fn implied_parents() -> io::Result<Image> {
     gzip_layers([tar.into_bytes()])
 }
 
-/// What comes after the end of the archive is in the layer's digest but not in its tree.
+/// Bytes after the end of the archive are in the layer's digest but not in its tree.
 pub(super) fn trailing_garbage() -> io::Result<Image> {
     let mut tar = TarBuilder::new();
     tar.file("file", b"inside");

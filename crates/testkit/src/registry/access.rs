@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use serde_json::json;
 
-/// What the registry asks of its clients.
+/// The login that the registry asks of its clients.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Access {
     /// Nothing.

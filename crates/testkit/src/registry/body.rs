@@ -99,7 +99,7 @@ impl Body for FaultyBody {
         let part = part.min(usize::try_from(allowed).unwrap_or(usize::MAX));
         let part = self.left.split_to(part);
         self.sent.fetch_add(part.len() as u64, Ordering::Relaxed);
-        // What came before the end must leave, and be read, before the connection goes: a reset discards it.
+        // The bytes before the end must leave, and be read, before the connection goes: a reset discards them.
         if part.len() as u64 == allowed {
             self.pause = Some(Box::pin(tokio::time::sleep(BEFORE_END)));
         } else if self.per_tick.is_some() {

@@ -1,4 +1,4 @@
-//! What an answer needs to know of its connection.
+//! The state of a connection, as far as an answer needs it.
 
 use std::sync::Arc;
 

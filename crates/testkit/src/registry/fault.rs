@@ -1,4 +1,4 @@
-//! What goes wrong, and for which requests.
+//! Faults that the test registry injects, and the requests that each one hits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What was asked, and what was answered.
+//! The log of requests and their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ pub enum Place {
     Cdn,
 }
 
-/// What is known about a request before it is answered.
+/// The facts about a request that are known before it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead {
     /// Which server got it.

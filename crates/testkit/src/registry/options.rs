@@ -16,7 +16,7 @@ pub struct Options {
     pub address: Option<IpAddr>,
     /// Further names and addresses in its certificate.
     pub names: Vec<String>,
-    /// What it asks of its clients.
+    /// The login that it asks of its clients.
     pub access: Access,
     /// Whether it has the referrers API.
     pub referrers_api: bool,

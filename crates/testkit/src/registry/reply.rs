@@ -9,7 +9,7 @@ pub(super) struct Reply {
     pub(super) status: u16,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) body: Bytes,
-    /// What `Content-Length` says, if not the length of `body`.
+    /// The value of `Content-Length`, if not the length of `body`.
     pub(super) length: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What the servers of a registry share.
+//! The state that the servers of a registry share.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use super::log::{Entry, Place};
 use super::options::Options;
 use super::store::Store;
 
-/// What the servers share.
+/// The state that the servers share.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(super) options: Options,
@@ -30,7 +30,7 @@ impl State {
     }
 }
 
-/// What requests change.
+/// The state that requests change.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     pub(super) store: Store,

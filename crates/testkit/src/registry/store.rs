@@ -1,4 +1,4 @@
-//! What the registry holds, in memory.
+//! The contents of the registry, in memory.
 
 use std::collections::HashMap;
 

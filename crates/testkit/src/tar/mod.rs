@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// What GNU tar says of an archive.
+    /// GNU tar's listing of an archive.
     fn listing(bytes: &[u8]) -> String {
         let mut tar = Command::new("tar")
             .args([

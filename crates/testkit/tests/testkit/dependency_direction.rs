@@ -262,7 +262,7 @@ const MAY_BE_UNSAFE: &str = "xebec-kernel";
 
 struct Package {
     manifest: String,
-    /// What it uses, tests aside.
+    /// The crates that it uses, tests aside.
     uses: BTreeSet<String>,
 }
 

@@ -107,7 +107,7 @@ impl Blobs {
         Refusal::Skip(format!("{}: {}", self.source.shown(path), said(error)))
     }
 
-    /// What the store says of a file's bytes, with the file's name.
+    /// The refusal for a store's error about a file's bytes, with the file's name.
     fn refused(&self, path: &str, error: StoreError) -> Refusal {
         match error {
             StoreError::DigestMismatch { found, .. } => {

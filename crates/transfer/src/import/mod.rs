@@ -26,7 +26,7 @@ use crate::tally::Tally;
 /// Imports what is in `directory`, and counts it in `tally`.
 ///
 /// # Errors
-/// If the directory is none of a registry, or the store fails. What is wrong with single things is in the tally, and ends nothing.
+/// If the directory is none of a registry, or the store fails. Faults of single things are in the tally, and end nothing.
 pub async fn import(
     store: &Store,
     directory: &Path,

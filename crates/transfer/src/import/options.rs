@@ -20,14 +20,14 @@ pub enum Taking {
     Move,
 }
 
-/// What is imported, and how.
+/// The repositories to import, and how.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// How blobs come.
     pub taking: Taking,
     /// Repositories that one of these covers; all, if there are none.
     pub repositories: Vec<RepositoryPattern>,
-    /// What the registry lets pushes do.
+    /// The rules for pushes to the registry.
     pub rules: Rules,
     /// Nothing is written; what would come is counted.
     pub dry_run: bool,

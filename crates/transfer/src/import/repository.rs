@@ -217,7 +217,7 @@ impl Importer<'_> {
             self.put(digest, content, facts, &tags).await?;
         }
         self.count(is_here, tags.len());
-        // What did not come keeps its file.
+        // A blob that did not come keeps its file.
         for digest in &brought {
             self.blobs.remove(self.name, digest).await?;
         }

@@ -122,7 +122,7 @@ impl Source {
         Ok((bytes, written.unwrap_or(0)))
     }
 
-    /// What a link file names, and when it was written.
+    /// The digest that a link file names, and when it was written.
     pub(super) fn link(&self, path: &str) -> io::Result<(String, u64)> {
         let (bytes, written) = self.read(path, MAX_LINK)?;
         Ok((String::from_utf8_lossy(&bytes).trim().to_owned(), written))

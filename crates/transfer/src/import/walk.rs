@@ -7,11 +7,12 @@ use super::layout;
 use super::source::{Source, said};
 use crate::tally::Tally;
 
-/// What a repository's own directory holds. No name of a repository has a part that begins like these.
+/// The directories of a repository itself. No name of a repository has a part that begins like these.
 const MANIFESTS: &str = "_manifests";
 const LAYERS: &str = "_layers";
 
-/// The repositories that one of the patterns covers, in the order of their names. What is no repository is skipped, and named.
+/// The repositories that one of the patterns covers, in the order of their names. A directory that is no repository is skipped, and
+/// named.
 pub(super) fn repositories(
     source: &Source,
     patterns: &[RepositoryPattern],
@@ -50,7 +51,7 @@ pub(super) fn repositories(
 /// Whether a name leads to a directory in which repositories may be.
 fn may_hold_more(source: &Source, name: &str, tally: &Tally) -> bool {
     let path = layout::repository(name);
-    // The check that found it missing was right a moment ago. Whatever is there now is no repository's directory.
+    // The check that found it missing was right a moment ago. A directory that is there now is no repository's.
     match source.is_directory(&path) {
         Ok(true) => {}
         Ok(false) => return false,

@@ -94,7 +94,7 @@ impl Blobs {
     }
 }
 
-/// What comes, counted, and no faster than it may. Why it broke off is left in `broken`.
+/// The parts that come, counted, and no faster than they may. The error that broke the stream off is left in `broken`.
 fn paid(
     stream: BlobStream,
     rate: Arc<Rate>,

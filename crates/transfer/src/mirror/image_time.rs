@@ -1,9 +1,9 @@
 //! When an image was made, as its configuration says.
 //!
-//! A registry that runs does not say when a tag was set. That time decides which tags are the newest, and what was pushed lately; if it
-//! were the time of the copy, the order among the tags of one run would be chance, and a tag that a rule removed and the next run
-//! brings again would be newer than all others. So a tag that is not here yet counts as set when its image was made: the youngest one, if
-//! it names several. The builder of the image wrote that time, so it counts within bounds:
+//! A registry that runs does not say when a tag was set. That time decides which tags are the newest, and which were pushed lately. If it
+//! were the time of the copy, the order among the tags of one run would be chance. A tag that a rule removed and the next run brings
+//! again would be newer than all others. So a tag that is not here yet counts as set when its image was made: the youngest one, if it
+//! names several. The builder of the image wrote that time, so it counts within bounds:
 //!
 //! * One in the future counts as now. So nobody gets more by it than by a push.
 //! * One before there were such images is none. Builds that are to give the same bytes each time write 1970 or 1980. Then the time of
@@ -49,7 +49,7 @@ pub(super) async fn image_time(
     Ok(youngest)
 }
 
-/// What a configuration says, if it is here and says it.
+/// The time that a configuration gives, if it is here and gives one.
 async fn configured(store: &Store, repository: &RepositoryName, digest: &Digest) -> Result<Option<u64>> {
     let Some(blob) = store.peek_blob(repository, digest).await? else {
         return Ok(None);

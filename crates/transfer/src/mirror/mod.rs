@@ -1,8 +1,8 @@
 //! Repositories of a registry that runs are copied into the store: all platforms of their tags, what refers to them, and what cosign has
 //! attached by tags.
 //!
-//! What is here is not fetched: of a tag whose manifest is here whole, only its name is asked. Tags that the source has no longer stay,
-//! unless the mirror prunes.
+//! Contents that are here are not fetched: of a tag whose manifest is here whole, only its name is asked. Tags that the source has no
+//! longer stay, unless the mirror prunes.
 
 mod blobs;
 mod image_time;
@@ -62,7 +62,7 @@ impl Mirror {
         })
     }
 
-    /// What it is a mirror of.
+    /// The source: a registry, or a part of it.
     pub fn source(&self) -> &str {
         &self.settings.source
     }
@@ -70,8 +70,7 @@ impl Mirror {
     /// Copies what is not here, and counts it in `tally`.
     ///
     /// # Errors
-    /// If the source is away or does not say what it has, or the store fails. What is wrong with single things is in the tally, and ends
-    /// nothing.
+    /// If the source is away or does not say what it has, or the store fails. Faults of single things are in the tally, and end nothing.
     pub async fn run(&self, tally: &Arc<Tally>) -> Result<(), MirrorError> {
         let blobs = Blobs {
             store: self.store.clone(),

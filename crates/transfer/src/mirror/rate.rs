@@ -28,7 +28,7 @@ impl Rate {
         let until = {
             let mut paid = self.paid.lock();
             let now = Instant::now();
-            // What was not used before is not saved up.
+            // Bytes that did not come before are not saved up.
             let from = paid.unwrap_or(now).max(now);
             let until = from + Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
             *paid = Some(until);

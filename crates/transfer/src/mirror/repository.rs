@@ -39,7 +39,7 @@ pub(super) struct Copier<'a> {
     turns: KeyedLock<Digest>,
 }
 
-/// What a [`Copier`] is made of.
+/// The parts of a [`Copier`].
 pub(super) struct CopierParts<'a> {
     pub(super) settings: &'a MirrorSettings,
     pub(super) rules: &'a Rules,
@@ -356,7 +356,7 @@ fn read(content: &[u8], media_type: Option<&str>) -> Result<Facts, Trouble> {
     Facts::read(content, media_type).map_err(|error| Trouble::Skip(error.to_string()))
 }
 
-/// What a manifest says of the sizes of its blobs.
+/// The sizes of blobs that a manifest gives.
 fn sizes(content: &[u8]) -> HashMap<String, u64> {
     #[derive(Deserialize)]
     struct Image {

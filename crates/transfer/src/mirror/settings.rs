@@ -1,4 +1,4 @@
-//! What the configuration says of a mirror: `[[mirror]]`.
+//! The configuration of a mirror: `[[mirror]]`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const USUAL_JOBS: usize = 4;
 /// The most of them: registries refuse clients that ask for more.
 const MOST_JOBS: usize = 64;
 
-/// What is copied from another registry.
+/// A copy of another registry's repositories.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorSettings {
@@ -27,7 +27,7 @@ pub struct MirrorSettings {
     /// Patterns of tags; all, if there are none.
     #[serde(default)]
     pub tags: Vec<TagPattern>,
-    /// What stands before the names here; nothing, if it is empty.
+    /// The prefix of the names here; empty: none.
     #[serde(default)]
     pub to: String,
     /// How often a registry that serves does it; never by itself, if it is absent.
@@ -81,7 +81,7 @@ pub enum MirrorSettingsError {
     To {
         /// The source.
         source_name: String,
-        /// What it says.
+        /// The prefix as it is written.
         to: String,
     },
     /// None, or too many.
@@ -127,7 +127,7 @@ impl MirrorSettings {
     /// Whether all of it can be used, but for what is in the environment.
     ///
     /// # Errors
-    /// What cannot.
+    /// The first setting that cannot be used.
     pub fn check(&self) -> Result<(), MirrorSettingsError> {
         let (registry, prefix) = self.parts();
         let is_host = registry.contains(['.', ':']) || registry == "localhost";

@@ -118,7 +118,7 @@ where
     }
 }
 
-/// What is asked of a registry, each with that patience.
+/// The registry that is copied. Each request has that patience.
 #[derive(Clone)]
 pub(super) struct Source {
     pub(super) client: Client,

@@ -40,7 +40,7 @@ impl Here {
         }
     }
 
-    /// What refers to a manifest.
+    /// The manifests that refer to a manifest.
     pub(crate) async fn referrers(&self, repository: &str, subject: &Digest) -> Vec<Digest> {
         let repository = repository.parse().unwrap();
         let page = self

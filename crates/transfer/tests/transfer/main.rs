@@ -1,4 +1,4 @@
-//! What comes of directories and registries that are as they should be, and of others.
+//! Imports and mirrors of directories and registries that are as they should be, and of others.
 
 #![allow(
     clippy::unwrap_used,

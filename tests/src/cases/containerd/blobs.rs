@@ -1,5 +1,5 @@
-//! What needs the blobs of layers, of a lazy image, whose blobs containerd does not have: it fails and says so, or gets them
-//! elsewhere; and `xebec ctr-pull --blobs` brings them.
+//! Commands that need the blobs of a lazy image's layers, which containerd does not have: each fails and says so, or gets them elsewhere;
+//! and `xebec ctr-pull --blobs` brings them.
 
 use std::collections::BTreeSet;
 use std::process::Command;

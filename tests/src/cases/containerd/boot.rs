@@ -17,7 +17,7 @@ use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::{World, run};
 
-/// What is away is given up after seconds, and nothing stays for the next start.
+/// A registry that is away is given up after seconds, and nothing stays for the next start.
 const SETTINGS: &str = "linger = \"0s\"\nfill_wait = \"3s\"\n";
 const REGISTRIES: &str =
     "[budget]\nattempts = 2\nbase_delay = \"20ms\"\nmax_delay = \"100ms\"\ntotal_deadline = \"2s\"\n";
@@ -123,8 +123,8 @@ fn is_whole(containerd: &Containerd<'_>, name: &str, number: usize) -> Result<()
     Ok(())
 }
 
-/// What a power cut and a boot do, short of the kernel: the disk takes no more writes, no process lives on, nothing is
-/// mounted, and what lies in memory is gone.
+/// Acts as a power cut and a boot do, short of the kernel: the disk takes no more writes, no process lives on, nothing is mounted, and
+/// files in memory are gone.
 fn power_off(world: &World, snapshots: &Snapshots<'_>, containerd: &mut Containerd<'_>) -> Result<()> {
     let root = world.path("root");
     run(Command::new(World::go_tool("cutpower")?).arg(&root))?;

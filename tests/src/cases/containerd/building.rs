@@ -16,7 +16,7 @@ use crate::runner::Outcome;
 use crate::tree::{self, Tree};
 use crate::world::{World, run};
 
-/// What is changed in a container. All of it is there in the image.
+/// The changes in a container. All files that they need are in the image.
 const CHANGES: &str = r#"
 set -e
 rm /etc/os-release                                        # a file
@@ -43,11 +43,11 @@ mkdir /made/empty /made/gone && rmdir /made/gone
 /// A capability as a file has it: `cap_net_bind_service=ep` (`struct vfs_cap_data`, version 2).
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// What came of the changes.
+/// The result of the changes.
 struct Built {
     /// The layer's entries as tar lists them, without times.
     listed: Vec<String>,
-    /// What all of its files hold, one after the other.
+    /// The contents of all its files, one after the other.
     contents: Digest,
     /// The tree of what was committed, without times.
     tree: Tree,
@@ -142,7 +142,7 @@ fn without_times(listed: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// What one has and the other has not.
+/// The entries that one has and the other has not.
 fn only_in<'a>(one: &'a [String], other: &[String]) -> Vec<&'a String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in other {

@@ -184,7 +184,7 @@ pub(in crate::cases) fn blobs(world: &World) -> Result<usize> {
 /// Where CRI looks for networks; where there is none it has pods in the host's only.
 pub(in crate::cases) const NETWORKS: &str = "networks";
 
-/// What the manual says of CRI, and what CRI needs on this host.
+/// The manual's configuration of CRI, and the settings that CRI needs on this host.
 pub(in crate::cases) fn configuration(world: &World, line: Line, pause: &str) -> Result<String> {
     let title = match line {
         Line::Two => "# CRI of containerd 2.x\n",
@@ -193,8 +193,8 @@ pub(in crate::cases) fn configuration(world: &World, line: Line, pause: &str) ->
     Ok(block(title)? + &on_this_host(world, line, pause)?)
 }
 
-/// What CRI needs on this host: an image for the pods' own process, networks from a directory of the case, and not the right to
-/// lower a process's chance of being killed.
+/// The settings that CRI needs on this host: an image for the pods' own process, networks from a directory of the case, and not the right
+/// to lower a process's chance of being killed.
 pub(in crate::cases) fn on_this_host(world: &World, line: Line, pause: &str) -> Result<String> {
     let networks = world.path(NETWORKS);
     fs::create_dir_all(&networks)?;

@@ -19,7 +19,7 @@ use crate::reference_unpackers;
 use crate::runner::Outcome;
 use crate::world::{World, run};
 
-/// What was printed of the layers of an image that was pulled.
+/// Pulls an image; gives the objects that were printed of its layers.
 pub(super) fn pull(containerd: &Containerd<'_>, arguments: &[&str]) -> Result<Vec<Value>> {
     let output = run(&mut containerd.xebec(&[&["ctr-pull", "--json"], arguments].concat()))?;
     let told: Value = serde_json::from_slice(&output.stdout).context("it printed no JSON")?;
@@ -66,7 +66,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let snapshots = Snapshots::start(world)?;
     let containerd = Containerd::start(world, Line::OneSeven, "")?;
     let reference = push_indexed(world, "nginx")?;
-    // What indexed it did get them.
+    // The indexing fetched the layers' blobs; those requests do not count.
     fs::write(world.path("registry/access"), "")?;
     for again in [false, true] {
         let layers = pull(&containerd, &[&reference])?;

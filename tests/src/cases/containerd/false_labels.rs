@@ -53,7 +53,7 @@ impl Made {
         })
     }
 
-    /// What is true of a layer.
+    /// The true labels of a layer.
     fn truth(&self, number: usize) -> Said<'_> {
         Said {
             image: self,
@@ -65,7 +65,7 @@ impl Made {
     }
 }
 
-/// What a client says of a layer, and on what.
+/// The labels that a client gives a layer, and the snapshot below it.
 struct Said<'a> {
     image: &'a Made,
     manifest: Option<&'a Made>,
@@ -81,7 +81,7 @@ impl Said<'_> {
         self
     }
 
-    /// What the client is answered: gRPC's word, and a message if that is not good.
+    /// The answer to the client: gRPC's word, and a message if that is not good.
     fn answer(&self, containerd: &Containerd<'_>, key: &str) -> Result<String> {
         let label = |name: &str, value: String| format!("containerd.io/{name}={value}");
         let mut words = vec![

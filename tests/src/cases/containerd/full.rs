@@ -25,7 +25,7 @@ const FILES: u64 = 600;
 const FILE: usize = 2 << 20;
 /// Snapshots made and removed on the full disk: more than fit into what the store has left over.
 const REMOVED: usize = 40;
-/// What is said then.
+/// The message then.
 const FULL: &str = "No space left on device";
 
 /// How a disk is filled.
@@ -70,7 +70,7 @@ fn run_case(world: &World, with: With) -> Result<Outcome> {
         refused.contains(FULL) || refused.contains("no space left"),
         "pull: {refused}"
     );
-    // What is read needs no room, and nor does making some.
+    // Reading needs no room, and neither does making some.
     ensure!(containerd.snapshots()?.len() >= REMOVED, "not all are listed");
     containerd.does(&["snapshots", "info", &key(0)])?;
     containerd.does(&["snapshots", "usage", &key(0)])?;

@@ -134,7 +134,7 @@ pub(super) fn by_digest(world: &World) -> Result<Outcome> {
     );
     super::support::start_web(&containerd, &reference, "web")?;
     containerd.end("web")?;
-    // What nobody vouches for any more is not started again, and nothing is while that cannot be read.
+    // An image that nobody vouches for any more is not started again. No image is started while the policy cannot be read.
     let trust = world.path("root/trust.toml");
     for text in ["registry-root = \"never\"\n", "registry-root = = 1\n"] {
         fs::write(&trust, text)?;

@@ -33,7 +33,7 @@ const PAUSE: &str = "100ms";
 /// Nothing stays for the next start: that would not be told from what is left.
 const SETTINGS: &str = "linger = \"0s\"\n";
 
-/// What containerd says of a snapshotter that is not there, or went away while it answered.
+/// Words in containerd's message about a snapshotter that is not there, or went away while it answered.
 const AWAY: &[&str] = &["navailable", "connection", "transport", "reading from server"];
 
 /// A containerd with the images, and what went wrong.

@@ -15,7 +15,7 @@ use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::{World, run};
 
-/// What is said when a container is not started.
+/// A part of the message when a container is not started.
 const REFUSED: &str = "admitted for";
 
 /// By tag, then by digest, and by another repository's tag, all in one namespace.
@@ -113,7 +113,7 @@ fn start(containerd: &Containerd<'_>, reference: &str, container: &str) -> Resul
     containerd.end(container)
 }
 
-/// What is said, once containerd has noticed that the daemon was restarted, which takes it some seconds.
+/// The message of a refusal, once containerd has noticed that the daemon was restarted, which takes it some seconds.
 fn said(containerd: &Containerd<'_>, arguments: &[&str]) -> Result<String> {
     let mut told = String::new();
     wait_until(super::support::SOON, "containerd connects again", || {

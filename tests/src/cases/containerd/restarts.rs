@@ -73,7 +73,7 @@ pub(super) fn killed(world: &World) -> Result<Outcome> {
     snapshots.kill("worker_pid")?;
     containerd.wake()?;
     web(&containerd, "containerd-killed", three)?;
-    // What is started now needs all of them.
+    // A container that is started now needs all of them.
     containerd.end("web")?;
     containerd.does(&["containers", "rm", "web"])?;
     start_web(&containerd, &reference, "web")?;

@@ -13,7 +13,7 @@ use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::{World, run};
 
-/// What is recorded of nginx's image, none of it the image's own command. The last one is the default: merged they are
+/// The services of nginx's image that are recorded, none of them the image's own command. The last one is the default: merged they are
 /// equally new, and its words are the greater ones.
 const SERVICES: &[(&str, &str)] = &[
     ("/usr/bin/md5sum", "/etc/os-release"),
@@ -24,7 +24,7 @@ const SERVICES: &[(&str, &str)] = &[
 /// this registry lacks, and by tag), the three recordings, and what the last of them brings.
 const PULL: u64 = 8;
 
-/// What the daemon says of a service that came after the pull.
+/// The daemon's message about a service that came after the pull.
 const FOLLOWED: &str = "what another service of the image needs has followed";
 
 /// How many pages a merged recording has of a program.

@@ -1,4 +1,4 @@
-//! What cases of containerd share.
+//! Helpers that cases of containerd share.
 
 use std::fs;
 use std::path::PathBuf;

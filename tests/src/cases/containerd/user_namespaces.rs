@@ -18,7 +18,7 @@ use crate::world::{World, run};
 
 /// The ids on this host of root in the container: user and group.
 const ROOT: (u32, u32) = (100_000, 200_000);
-/// What containerd is told of it.
+/// The words that tell containerd of it.
 const MAPPED: &[&str] = &[
     "run",
     "--detach",
@@ -61,8 +61,8 @@ pub(in crate::cases) fn nothing_is_mounted() -> Result<()> {
     Ok(())
 }
 
-/// Starts a container that waits, and asks that all is as it should be in it, and that it has added `snapshots`: its own,
-/// and the copy with other owners that containerd makes of an image where the snapshotter does not map it.
+/// Starts a container that waits, and asks that all is as it should be in it. It must have added `snapshots`: its own, and the copy with
+/// other owners that containerd makes of an image where the snapshotter does not map it.
 fn check(
     world: &World,
     containerd: &Containerd<'_>,

@@ -26,7 +26,7 @@ const PODS: [u32; 2] = [100_000, 165_536];
 const COLD: [&str; 2] = ["usr/bin/perl", "usr/bin/dpkg"];
 /// Lists the owners of all files of the file system that it is started in.
 const OWNERS: &str = "find . -xdev -printf '%U:%G %P\\n'";
-/// What a container has mounts of its own on; the image's owners are not seen there.
+/// Paths on which a container has mounts of its own; the image's owners are not seen there.
 const MOUNTED: &[&str] = &[
     "proc",
     "sys",
@@ -36,7 +36,7 @@ const MOUNTED: &[&str] = &[
     "etc/resolv.conf",
 ];
 
-/// What [`OWNERS`] listed, by names.
+/// The owners that [`OWNERS`] listed, by names.
 fn owners(listed: &[u8]) -> Result<BTreeMap<String, (u32, u32)>> {
     let listed = String::from_utf8_lossy(listed);
     let parse = |line: &str| {
@@ -81,7 +81,7 @@ struct Pods<'a> {
 /// A pod that runs.
 struct Pod<'a> {
     pods: &'a Pods<'a>,
-    /// What root in it is here.
+    /// The id on this host of root in it.
     first: u32,
     sandbox: String,
     container: String,

@@ -28,7 +28,7 @@ pub(super) struct Host<'a> {
     pub(super) lab: Lab<'a>,
     pub(super) image: Image,
     pub(super) names: Names,
-    /// What is in the large file.
+    /// The contents of the large file.
     pub(super) large: Vec<u8>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// What of the upper layer was fetched since the registry's log was cleared, in bytes.
+    /// The bytes of the upper layer that were fetched since the registry's log was cleared.
     fn sent(&self) -> Result<u64> {
         let upper = self.image.layers.get(1).context("no upper layer")?.digest;
         let log = self.lab.registry.log();

@@ -1,4 +1,4 @@
-//! What a container was made with, by `docker inspect` and by `xebec inspect`: the same words make the same settings.
+//! The settings of a container, by `docker inspect` and by `xebec inspect`: the same words make the same settings.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::host::Host;
 use crate::runner::Outcome;
 use crate::world::World;
 
-/// What is compared. Only its host knows where a volume is, and docker names what it made of an image.
+/// The fields that are compared. Only its host knows where a volume is, and docker names what it made of an image.
 const FIELDS: [&str; 33] = [
     "/Config/Hostname",
     "/Config/Tty",

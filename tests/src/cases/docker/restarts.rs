@@ -26,7 +26,7 @@ fn begun(docker: &Docker<'_>, name: &str) -> Result<String> {
     docker.does(&["inspect", "--format", "{{.State.StartedAt}}", name])
 }
 
-/// With `live-restore`: containers go on, whatever is restarted.
+/// With `live-restore`, containers go on through every restart.
 pub(super) fn live(world: &World) -> Result<Outcome> {
     let mut host = Host::start(world, true)?;
     host.pull()?;
@@ -52,7 +52,7 @@ pub(super) fn live(world: &World) -> Result<Outcome> {
     host.containerd.wake()?;
     host.is_well("web", "containerd's death")?;
     ensure!(begun(&host.docker, "web")? == first, "it was started again");
-    // What Docker is told of it still arrives.
+    // Commands to Docker about it still arrive.
     host.docker.does(&["stop", "web"])?;
     host.docker.does(&["start", "web"])?;
     host.is_well("web", "a start again")?;
@@ -176,7 +176,7 @@ pub(super) fn without(world: &World) -> Result<Outcome> {
     host.docker.does(&["ps"])?;
     host.docker.does(&["images"])?;
     host.docker.does(&["exec", "web", "sha256sum", "/large"])?;
-    // What the relay is for: this is what Docker makes of a blob that containerd lacks.
+    // The purpose of the relay: without it, Docker saves next to nothing of an image whose blobs containerd lacks.
     let archive = world.path("saved.tar");
     let archive = archive.to_str().context("an odd path")?;
     host.docker.does(&["save", "--output", archive, &tag])?;

@@ -1,5 +1,5 @@
-//! The disk of images is full to its last byte: pods that run go on with what is here, a pod that needs more is told why and asks
-//! the registry for nothing, and when there is room again everything goes on by itself.
+//! The disk of images is full to its last byte. Pods that run go on with the bytes that are here. A pod that needs more is told why and
+//! asks the registry for nothing. When there is room again everything goes on by itself.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::world::World;
 
 /// Size of the disk, in bytes.
 const DISK: u64 = 128 << 20;
-/// What is said then.
+/// The message then.
 const FULL: &str = "No space left on device";
 /// How often a pod tries to read what it cannot.
 const READS: usize = 20;
@@ -41,7 +41,7 @@ fn requests(world: &World) -> Result<u64> {
     count.context("no count of requests")
 }
 
-/// What the registry was asked, a line for each request.
+/// The requests to the registry, a line for each.
 fn access(world: &World) -> Result<Vec<String>> {
     let access = fs::read(world.path("registry/access"))?;
     Ok(String::from_utf8_lossy(&access)
@@ -86,7 +86,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let (reader, _) = begun.first().context("no container")?;
     kubelet.add("waits", &waits(&reference))?;
     let waiting = kubelet.is_ready("waits")?;
-    // What the shell needs is here, and one file is not.
+    // The files that the shell needs are here, and one file is not.
     exec(
         &containerd,
         reader,
@@ -148,7 +148,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     fs::remove_file(&ballast)?;
     is_started_again(&kubelet, "waits", 0)?;
     kubelet.is_ready("another")?;
-    // What could not be read is a program.
+    // The file that could not be read is a program.
     let said = exec(&containerd, reader, "perl -e 'print 6 * 7'")?;
     ensure!(said == "42", "{said}");
     ensure!(

@@ -31,7 +31,7 @@ const IDS: &str = "65536";
 const COLD: &str = "usr/bin/perl";
 /// The same in a pod with users of its own.
 const COLD_TOO: &str = "usr/bin/dpkg";
-/// What the log says when what a service reads was fetched at once.
+/// The log's message when the pages that a service reads were fetched at once.
 const RECORDED: &str = "runtime image loaded";
 
 /// Writes which network pods get, and gives what containerd is to know of it.

@@ -110,7 +110,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{taken} bytes of images became {left}")))
 }
 
-/// What the cache's layers take, in bytes.
+/// The room that the cache's layers take, in bytes.
 pub(in crate::cases) fn taken(world: &World) -> Result<u64> {
     let layers = world.path("root/layers");
     let told = run(std::process::Command::new("du").args(["-s", "-B1"]).arg(&layers))?;
@@ -119,7 +119,7 @@ pub(in crate::cases) fn taken(world: &World) -> Result<u64> {
     Ok(bytes.parse()?)
 }
 
-/// What is free of the disk, in bytes.
+/// The free room of the disk, in bytes.
 pub(in crate::cases) fn available(world: &World) -> Result<u64> {
     let free = rustix::fs::statvfs(world.path("root").as_path())?;
     Ok(free.f_bavail * free.f_frsize)

@@ -1,4 +1,4 @@
-//! What cases do with the containers of pods.
+//! Actions of cases on the containers of pods.
 
 use anyhow::{Context, Result};
 

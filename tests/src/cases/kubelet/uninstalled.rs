@@ -1,5 +1,5 @@
-//! Xebec is installed on a node and removed from it under running pods, by `xebec install` in both directions: what is complete
-//! goes on without it, what is not is named and goes on as long as the daemon does, and new pods start from overlayfs.
+//! Xebec is installed on a node and removed from it under running pods, by `xebec install` in both directions. Complete images go on
+//! without it, the others are named and go on as long as the daemon does, and new pods start from overlayfs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ use crate::world::{World, run, run_failing};
 const PROGRAM: &str = "/usr/local/bin/xebec";
 /// Where its units are.
 const UNITS: &str = "/etc/systemd/system";
-/// What the service manager stands in for: it notes what it is asked.
+/// A stand-in for the program of the service manager: it notes what it is asked.
 const SYSTEMCTL: &str = "#!/bin/sh\necho \"$*\" >> \"$(dirname \"$0\")/ran\"\n";
 
 /// How long what is left of a pod may stay: the kubelet removes that once a minute, first containers, then their sandboxes.
@@ -232,7 +232,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     let mut containerd = Containerd::start_with(world, Line::Two, &more)?;
     let host = Host::new(world, &containerd)?;
     host.install()?;
-    // What the service manager would do.
+    // The service manager would do this.
     let snapshots = Snapshots::start_as_installed(world)?;
     containerd.kill()?;
     containerd.wake()?;
@@ -250,7 +250,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     containerd.wake()?;
     pods.go_on(&kubelet, &containerd).context("after the removal")?;
     start_from_overlayfs(world, &kubelet, &containerd, &pods)?;
-    // What is used is not taken away, and what is said to end it with is there.
+    // A program that is in use stays, and the message says which command ends it.
     let program = Path::new(PROGRAM);
     let refused = run_failing(&mut host.command(program, &["daemon", "stop"]))?;
     ensure!(refused.contains("views are mounted"), "{refused}");

@@ -12,8 +12,8 @@ use crate::control_plane::ControlPlane;
 use crate::kubelet::Kubelet;
 use crate::world::World;
 
-/// What stands in for a network plugin, since a node without one gets no pods: an address that leads nowhere. Pods of these
-/// cases are in the node's network.
+/// A stand-in for a network plugin, since a node without one gets no pods: an address that leads nowhere. Pods of these cases are in the
+/// node's network.
 const NETWORK: &str = r#"#!/bin/sh
 cat > /dev/null
 case $CNI_COMMAND in
@@ -25,7 +25,7 @@ ADD)
 esac
 "#;
 
-/// A control plane and its node. What is above in it ends first.
+/// A control plane and its node. Upper fields end first.
 pub(super) struct Cluster<'a> {
     pub(super) kubelet: Kubelet<'a>,
     pub(super) containerd: Containerd<'a>,

@@ -17,11 +17,11 @@ use crate::runner::Outcome;
 use crate::world::{World, run};
 use xebec_testkit::tar::TarBuilder;
 
-/// What is read of the image that nobody uses any more, in bytes.
+/// The bytes that are read of the image that nobody uses any more.
 const UNUSED: u64 = 24 << 20;
-/// What is read of the image whose pod goes. Without it there is room enough, with it there is not, whatever else goes.
+/// The bytes that are read of the image whose pod goes. Without them there is room enough; with them there is not, whatever else goes.
 const FILLING: u64 = 60 << 20;
-/// What more than that is not in what images take: directories, and pages of files that all of them have.
+/// Other bytes of images, at most: directories, and pages of files that all of them have.
 const OTHER: u64 = 16 << 20;
 /// Reads what an image has and the others have not.
 const READ: &str = "cat /filler > /dev/null";

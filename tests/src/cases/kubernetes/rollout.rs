@@ -48,7 +48,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     run(Command::new("cp").arg("-r").args([&from, &manifests]))?;
 
     let node = Node::enter(world)?;
-    // What the installer finds is where it looks for it, and what pods leave is not on the overlay.
+    // Files for the installer are where it looks for them, and files that pods leave are not on the overlay.
     for (there, usual) in [("c", "/etc/containerd"), ("state", "/var/lib/xebec")] {
         let there = world.path(there);
         fs::create_dir_all(&there)?;
@@ -180,7 +180,7 @@ impl Host<'_, '_> {
         )))
     }
 
-    /// What `kubectl apply -k` does.
+    /// Does the work of `kubectl apply -k`.
     fn apply(&self, name: &str, image: Option<&str>) -> Result<()> {
         if let Some(image) = image {
             let mut edit = Command::new("kustomize");
@@ -218,7 +218,7 @@ impl Host<'_, '_> {
         Ok(())
     }
 
-    /// What `kubectl rollout status` waits for.
+    /// The condition that `kubectl rollout status` waits for.
     fn is_rolled_out(&self) -> Result<()> {
         let mut last = Value::Null;
         wait_until(SOON, "it is rolled out", || {

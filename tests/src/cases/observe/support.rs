@@ -1,4 +1,4 @@
-//! What cases of observation share.
+//! Helpers that cases of observation share.
 
 use std::fs;
 

@@ -132,7 +132,7 @@ fn failed_reads(lab: &Lab<'_>, names: &Names) -> Result<String> {
     Ok(said)
 }
 
-/// What a command writes on a terminal of its own, made by script(1). None of its words has a blank.
+/// The output of a command on a terminal of its own, made by script(1). None of its words has a blank.
 fn on_a_terminal(command: &Command) -> Result<String> {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));

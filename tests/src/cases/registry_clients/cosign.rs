@@ -1,5 +1,5 @@
-//! cosign signs what is in the registry, with a key and without a public log, and finds its signatures again. What it signs counts for
-//! `xebec`, and what `xebec` signs for it (docs/trust.md).
+//! cosign signs images in the registry, with a key and without a public log, and finds its signatures again. Its signatures count for
+//! `xebec`, and those that `xebec` makes count for it (docs/trust.md).
 
 use std::fs;
 use std::process::Command;

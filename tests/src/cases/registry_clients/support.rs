@@ -1,4 +1,4 @@
-//! What clients are asked for afterwards: what the registry has, and what it was sent.
+//! Checks after a client's work: what the registry has, and what it was sent.
 
 use std::fs;
 use std::process::Command;
@@ -42,7 +42,7 @@ pub(super) fn has_manifest(registry: &OwnRegistry, repository: &str, digest: &st
     }
 }
 
-/// Every blob of an image can be had, whatever else there is of it on this host.
+/// Every blob of an image can be pulled, whatever else there is of it on this host.
 pub(super) fn ensure_whole(world: &World, registry: &OwnRegistry, name: &str) -> Result<()> {
     let fresh = world.path("fresh");
     run(Command::new("skopeo").args([

@@ -11,14 +11,14 @@ const SHARED: u64 = 1 << 60;
 /// One blob in so many is larger than a part of an upload to S3.
 const LARGE: u64 = 40;
 
-/// What a blob is.
+/// A blob, and the seed that it is made from.
 pub(super) struct Blob {
     pub(super) seed: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) digest: Digest,
 }
 
-/// What an image is.
+/// An image.
 pub(super) struct Image {
     pub(super) manifest: Vec<u8>,
     pub(super) digest: Digest,

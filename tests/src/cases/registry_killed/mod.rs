@@ -364,7 +364,7 @@ fn told(kills: u32, counts: &Counts, (objects, left): (usize, usize), took: Dura
     )
 }
 
-/// What a node has complained of since its last start.
+/// The warnings of a node since its last start.
 fn warnings(node: &OwnRegistry) -> String {
     let log = node.log();
     let lines = log

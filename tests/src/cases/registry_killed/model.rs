@@ -1,4 +1,4 @@
-//! What was acknowledged, and so has to be true whatever is killed; and what was seen that is not.
+//! Facts that the registry acknowledged, and that so have to be true after every kill; and sightings of others.
 //!
 //! Each tag and each manifest has one client that changes it. Between its request and the answer, and for ever if no answer comes, both
 //! may be true: what was before, and what was asked for.
@@ -20,7 +20,7 @@ pub(super) enum Fact {
     IsNot,
 }
 
-/// What a tag may name.
+/// The images that a tag may name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) possible: Vec<Option<u64>>,
@@ -29,7 +29,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// What it names, if that is sure.
+    /// The image that it names, if that is sure.
     pub(super) fn sure(&self) -> Option<u64> {
         match self.possible.as_slice() {
             [Some(seed)] => Some(*seed),
@@ -54,7 +54,7 @@ impl Named {
     }
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) blobs: u64,
@@ -80,7 +80,7 @@ struct Facts {
     is_without_power: bool,
 }
 
-/// What all clients know together.
+/// The knowledge of all clients together.
 #[derive(Default)]
 pub(super) struct Model(Mutex<Facts>);
 

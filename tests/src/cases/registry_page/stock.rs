@@ -1,4 +1,4 @@
-//! What a case of the page has in its registry, and how it asks without a browser.
+//! The contents that a case of the page has in its registry, and questions to it without a browser.
 
 use std::fs;
 use std::process::Command;

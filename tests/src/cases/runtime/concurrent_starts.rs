@@ -44,7 +44,7 @@ pub(super) fn together(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{asked:?}")))
 }
 
-/// What brings the pages breaks off while others wait for them: they go on, and have all they need.
+/// The start that brings the pages breaks off while others wait for them: they go on, and have all they need.
 pub(super) fn first_fails(world: &World) -> Result<Outcome> {
     let slow = Slow::new(world, SLOW)?;
     let (service, lab) = (&slow.service, &slow.service.lab);
@@ -89,7 +89,7 @@ fn start(world: &World, slow: &Slow<'_>, count: usize) -> Result<(Vec<PathBuf>, 
     Ok((files, running))
 }
 
-/// What the statistics of all of them say, once they are ready.
+/// The statistics of all of them, once they are ready.
 fn wait_for_all(files: &[PathBuf]) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for file in files {

@@ -13,7 +13,7 @@ use crate::lab::wait_until;
 use crate::runner::Outcome;
 use crate::world::{World, run};
 
-/// What a service touched comes into memory at its next start, even if it does not touch it then, and nothing besides.
+/// Pages that a service touched come into memory at its next start, even if it does not touch them then, and nothing besides.
 pub(super) fn read_ahead(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;

@@ -53,7 +53,7 @@ impl<'a> Lie<'a> {
             touched,
             &mut zone,
             |layer, page, bytes| {
-                // What is in no segment is zero.
+                // A page that is in no segment is zero.
                 if let Some(known) = pages.get(&(layer, page)) {
                     bytes.copy_from_slice(known);
                 } else {
@@ -115,7 +115,7 @@ impl<'a> Lie<'a> {
     }
 }
 
-/// What is said instead of a page.
+/// The false contents in place of a page.
 fn lie_of(page: impl AsRef<[u8]>) -> Vec<u8> {
     page.as_ref().iter().map(|byte| byte ^ 0x55).collect()
 }
@@ -143,7 +143,7 @@ pub(super) fn by_tag(world: &World) -> Result<Outcome> {
                 lab.mount(root, tag, &["--complete"])?;
             }
             "read" => {
-                // What stands beside the lie, in the same span.
+                // The files beside the lie, in the same span.
                 expect_contents(&mnt.join("rest/big"), lie.service.file("rest/big")?)?;
                 expect_contents(&mnt.join("rest/more"), lie.service.file("rest/more")?)?;
             }
@@ -173,7 +173,7 @@ pub(super) fn by_tag(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(alarms.join("\n")))
 }
 
-/// What was brought in under a weaker rule is compared before the first read under a stronger one.
+/// Pages that were brought in under a weaker rule are compared before the first read under a stronger one.
 pub(super) fn by_digest(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let key = service.lab.make_key("ours")?;

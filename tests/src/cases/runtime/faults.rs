@@ -1,4 +1,4 @@
-//! Whatever is wrong with a zone, the service starts, lazily.
+//! A service starts, lazily, whatever is wrong with its zone.
 
 use std::fs;
 
@@ -78,7 +78,7 @@ pub(super) fn fallback(world: &World) -> Result<Outcome> {
     // With it, which proves that the ways below would otherwise have brought everything.
     let whole = service.start("whole", &[&names.tag])?;
     expect_recorded(&whole)?;
-    // What is cut off is gone on with where it ended.
+    // A request that is cut off goes on where it ended.
     let cut = When::blob().path(&zone.to_string());
     lab.registry.inject(cut, Fault::Truncate(300_000));
     let healed = service.start("healed", &[&names.tag])?;
@@ -120,7 +120,7 @@ pub(super) fn fallback(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(problems.join("\n")))
 }
 
-/// What brings pages is written down before the first of them. Where that cannot be done, nothing is brought in.
+/// The source of pages is written down before the first of them. Where that cannot be done, nothing is brought in.
 pub(super) fn unnoted(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;

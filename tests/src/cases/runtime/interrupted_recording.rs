@@ -100,7 +100,7 @@ fn recording_mounts(run: &Path) -> Result<Vec<String>> {
     mounted_below(&run.join("recordings"))
 }
 
-/// What is mounted below a directory.
+/// The mounts below a directory.
 pub(super) fn mounted_below(directory: &Path) -> Result<Vec<String>> {
     let below = directory.to_string_lossy().into_owned();
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;

@@ -1,4 +1,4 @@
-//! What is learned from starts.
+//! Profiles, which are learned from starts.
 
 use anyhow::{Context, Result, ensure};
 
@@ -42,7 +42,7 @@ pub(super) fn learn_and_merge(world: &World) -> Result<Outcome> {
         "{better:#}"
     );
 
-    // What could not be learned is said, and not kept.
+    // A profile that could not be learned is reported, and not kept.
     let failed = service
         .lab
         .xebec("better", &["run", "--rm", "--learn", tag, "20s"])?;

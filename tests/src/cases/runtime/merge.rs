@@ -97,7 +97,7 @@ pub(super) fn merge(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// What starts on this host asked for comes in, what none of them touched goes, and both only once it is published.
+/// Pages that starts on this host asked for come in, and pages that none of them touched go, both only once it is published.
 pub(super) fn profiles(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;
@@ -187,7 +187,7 @@ pub(super) fn reaches_others(world: &World) -> Result<Outcome> {
     let single = service.record("recorder", &words)?;
     let used = |expected: &Value| -> Result<()> {
         let stats = service.start("host", &words)?;
-        // What a program that sleeps for long touches of itself differs too much to be counted.
+        // The pages that a program that sleeps for long touches of itself differ too much to be counted.
         ensure!(problem(&stats)?.is_none(), "{stats:#}");
         let recording = &stats["runtime_image"]["recording"];
         ensure!(recording == expected, "{expected} is not used: {stats:#}");
@@ -242,7 +242,7 @@ pub(super) fn learned(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(format!("{pages} pages learned by one start")))
 }
 
-/// What cannot be merged is refused with a reason.
+/// Recordings that cannot be merged are refused with a reason.
 pub(super) fn refusals(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;

@@ -40,7 +40,7 @@ impl<'a> Slow<'a> {
 
     fn of(service: Service<'a>, bytes_per_second: u64) -> Result<Self> {
         let lab = &service.lab;
-        // What is looked for is what goes with a view.
+        // The case looks for things that go with a view.
         lab.daemon_settings("root", "linger = \"0s\"\n")?;
         let names = lab.push_indexed(&service.image, "app")?;
         let words = [&["--probe", "log:ready"], &command(&names)[..]].concat();
@@ -246,7 +246,7 @@ fn view_of(service: &Service<'_>, root: &str) -> Result<PathBuf> {
         .with_context(|| format!("no view in {}", views.display()))
 }
 
-/// What never comes is fetched as it is read, by the ordinary path.
+/// Pages that never come are fetched as they are read, by the ordinary path.
 pub(super) fn cut_off(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;
@@ -340,7 +340,7 @@ pub(super) fn ends_early(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed("stopped with the container".to_owned()))
 }
 
-/// Keeper and worker die at the same moment while they come. What the old view had not read yet is right afterwards.
+/// Keeper and worker die at the same moment while pages come. Pages that the old view had not read yet are right afterwards.
 pub(super) fn both_killed(world: &World) -> Result<Outcome> {
     both_killed_when(world, &Slow::new(world, VERY_SLOW)?, |_| Ok(()))
 }
@@ -373,7 +373,7 @@ fn both_killed_when(
         bytes == [0; PAGE],
         "it was there already, so this test tests nothing"
     );
-    // What starts the next daemon brings nothing in.
+    // The command that starts the next daemon brings nothing in.
     lab.registry.clear_faults();
     lab.xebec("root", &["pull", &slow.names.tag])?.expect(0, &[])?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;

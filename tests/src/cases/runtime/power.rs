@@ -15,7 +15,7 @@ use crate::world::{World, run};
 /// When the power goes after the service was ready, in milliseconds: before anything was synced, and after that.
 const MOMENTS: [u64; 4] = [0, 300, 3000, 15_000];
 
-/// Whatever is on the disk when the power goes, the next start finds out what it lacks, and has the right bytes.
+/// The next start after a power cut finds out what the disk lacks, and has the right bytes.
 pub(super) fn cut_after_a_start(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;
@@ -51,7 +51,7 @@ pub(super) fn cut_after_a_start(world: &World) -> Result<Outcome> {
             .with_context(|| format!("after {moment} ms"))?;
         service.expect_sound(&after, &names.tag)?;
         lab.stop(&after)?;
-        // What was torn is whole: the next start asks for its manifest at most.
+        // The torn files are whole: the next start asks for its manifest at most.
         let again = service.start(&after, &[&names.tag])?;
         expect_recorded(&again)?;
         let asked = service.asked();
@@ -76,7 +76,7 @@ pub(super) fn cut_after_a_start(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// Whatever file of a recording is torn, the next start uses it no more, or has it from the registry again.
+/// One file of a recording is torn, each in turn: the next start uses it no more, or has it from the registry again.
 pub(super) fn damage_heals(world: &World) -> Result<Outcome> {
     const DAMAGED: [&str; 5] = [
         "recording",

@@ -19,8 +19,8 @@ use crate::world::World;
 /// Pages that are left out, about.
 const SAMPLE: u64 = 64;
 
-/// What a start does not read of its recording is in the page cache all the same, but for a sample, by which it is told how
-/// much that is; and where a start learns, it is not.
+/// Pages of its recording that a start does not read are in the page cache all the same, but for a sample, which tells how many such
+/// pages there are. Where a start learns, they are not.
 pub(super) fn prefilled(world: &World) -> Result<Outcome> {
     // So many pages that fewer are left out than the kernel reads ahead at a time, and that they come in parts.
     let choosing = Choosing::of(world, [100_000, 20 << 20])?;

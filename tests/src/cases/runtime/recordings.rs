@@ -1,4 +1,4 @@
-//! What enters a recording, and what does not.
+//! Pages that enter a recording, and pages that do not.
 
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::lab::{Ended, expect_contents, wait_until};
 use crate::runner::Outcome;
 use crate::world::World;
 
-/// What another process reads meanwhile, by an ordinary mount of the same image in the same root, is not the service's.
+/// Pages that another process reads meanwhile, by an ordinary mount of the same image in the same root, are not the service's.
 pub(super) fn others_do_not_enter(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;
@@ -165,7 +165,7 @@ pub(super) fn at_full_speed(world: &World) -> Result<Outcome> {
     let ended: Ended = child.wait_with_output()?.into();
     followed.and_then(|()| ended.expect(0, &[]))?;
     ensure!(runs == chosen.len(), "{runs} runs");
-    // What is in the memory of a view raises no event, so that is what makes a run fast.
+    // Pages in the memory of a view raise no event, and so they make a run fast.
     let is_same = |one: usize, other: usize| views.get(one) == views.get(other);
     ensure!(is_same(0, 1) && is_same(2, 3) && !is_same(0, 2), "{views:?}");
     let published = Published::new(&service.lab, "app", &told(&ended)?)?;

@@ -1,4 +1,4 @@
-//! What a recording is for: starts that fetch what they need and nothing else.
+//! Starts with a recording, which fetch the bytes that they need and nothing else.
 
 use std::fs;
 use std::path::PathBuf;
@@ -58,8 +58,8 @@ pub(super) fn one_request(world: &World) -> Result<Outcome> {
     )))
 }
 
-/// A host that knows nothing of the image asks four times: the configuration comes with the recording, and the indexes with
-/// the pages. So does one that has one of its layers by another image. What was not recorded is read all the same.
+/// A host that knows nothing of the image asks four times: the configuration comes with the recording, and the indexes with the pages. So
+/// does one that has one of its layers by another image. Pages that were not recorded are read all the same.
 pub(super) fn four_requests(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;

@@ -132,7 +132,7 @@ impl<'a> Service<'a> {
         Ok(self.lab.registry.count(&layer.digest.to_string()))
     }
 
-    /// What the registry was asked for since its log was cleared, but for whether it speaks the protocol.
+    /// The requests to the registry since its log was cleared, without those that ask whether it speaks the protocol.
     pub(super) fn asked(&self) -> Vec<String> {
         let log = self.lab.registry.log().into_iter();
         log.map(|request| request.head.path)
@@ -178,7 +178,7 @@ pub(super) fn lower_layer(program: &[u8]) -> Vec<u8> {
     lower.into_bytes()
 }
 
-/// What `record --json` said; the service itself may say something, too.
+/// The object that `record --json` printed; the service itself may print something, too.
 pub(super) fn told(ended: &Ended) -> Result<Value> {
     let begin = ended
         .out
@@ -222,7 +222,7 @@ pub(super) fn expect_lazy(stats: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What went wrong with a runtime image, according to statistics; `None` if nothing.
+/// The fault of a runtime image, according to statistics; `None` if it has none.
 pub(super) fn problem(stats: &Value) -> Result<Option<String>> {
     let loaded = stats
         .get("runtime_image")
@@ -239,7 +239,7 @@ pub(super) struct Published {
 }
 
 impl Published {
-    /// What `record --json` told of.
+    /// The recording of which `record --json` told.
     pub(super) fn new(lab: &Lab<'_>, repository: &str, told: &Value) -> Result<Self> {
         let artifact = told
             .get("artifact")
@@ -328,7 +328,7 @@ impl Published {
         self.touched_of(file).count()
     }
 
-    /// By how many runs: each number that is said of one of these pages.
+    /// The numbers of runs that touched these pages: each number that a page has.
     pub(super) fn seen_of(&self, file: &[u8]) -> BTreeSet<u8> {
         let pages: BTreeSet<(u16, u64)> = self.touched_of(file).collect();
         let services = self.recording.services.iter();

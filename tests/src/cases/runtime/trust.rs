@@ -47,14 +47,14 @@ pub(super) fn trust(world: &World) -> Result<Outcome> {
         service.expect_truth(root, reference)?;
         service.expect_sound(root, reference)?;
     }
-    // What had been brought in under the weaker rule, and was not compared yet, is compared before it counts.
+    // Pages that had been brought in under the weaker rule, and were not compared yet, are compared before they count.
     lab.trust_key("plain", "ours")?;
     service.expect_truth("plain", &names.digest)?;
     Ok(Outcome::Passed(format!("unsigned: {said:?}; signed: used")))
 }
 
-/// A signature on a recording makes no more of an index that the signer's host only found in a registry: it is not carried,
-/// not by the zone of an earlier recording either, and a host that has it by a start by tag does not take it by digest.
+/// A signature on a recording makes no more of an index that the signer's host only found in a registry. The index is not carried, not by
+/// the zone of an earlier recording either. A host that has it by a start by tag does not take it by digest.
 pub(super) fn signed_over_listed(world: &World) -> Result<Outcome> {
     let service = Service::new(world)?;
     let lab = &service.lab;

@@ -26,7 +26,7 @@ const CALM: Duration = Duration::from_secs(30);
 /// Size of the file that is in each image beside the program.
 const FILE: usize = 2 << 20;
 
-/// What the commands are about.
+/// The roots, images and directories that the commands work on.
 struct Stage<'a> {
     lab: &'a Lab<'a>,
     images: Vec<(Names, Vec<u8>)>,
@@ -133,7 +133,7 @@ impl Stage<'_> {
         let lab = self.lab;
         for directory in &self.directories {
             let place = directory.to_string_lossy().into_owned();
-            // What a killed command asked for goes on; it may be mounting still.
+            // Work that a killed command asked for goes on; it may be mounting still.
             wait_until(CALM, "unmounted", || {
                 let ended = lab.xebec(ROOT, &["umount", &place])?;
                 Ok(ended.code != 0 && fs::read_dir(directory)?.next().is_none())
@@ -160,7 +160,7 @@ impl Stage<'_> {
         let containers = containers(lab, ROOT)?;
         ensure!(containers.is_empty(), "containers are left: {containers:?}");
         no_view_is_left(lab, ROOT, CALM)?;
-        // What a worker clears away, it does when it starts.
+        // A worker clears away when it starts.
         lab.xebec(ROOT, &["daemon", "stop"])?.expect(0, &[])?;
         lab.xebec(ROOT, &["images"])?.expect(0, &[])?;
         let mnt = lab.mount(ROOT, &self.images[0].0.tag, &[])?;

@@ -42,7 +42,7 @@ const DESCRIPTORS_OF_CONNECTIONS: u64 = 32;
 /// Most bytes of its own that a container's supervisor takes.
 const SUPERVISOR_BYTES: u64 = 16 << 20;
 
-/// What a process takes.
+/// The memory in bytes, and the open descriptors, of a process.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     /// Its share of memory: shared pages are counted in parts (`Pss`).

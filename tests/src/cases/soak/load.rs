@@ -39,7 +39,7 @@ struct Slot {
     since: u64,
 }
 
-/// What walkers saw in all.
+/// The observations of all walkers.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Files that were read.
@@ -48,7 +48,7 @@ pub(super) struct Seen {
     pub(super) bytes: u64,
     /// Whole walks.
     pub(super) walks: u64,
-    /// What was wrong, in words.
+    /// The faults, in words.
     pub(super) faults: Vec<String>,
     /// From when to when readings lasted that took long, in nanoseconds.
     pub(super) waits: Vec<(u64, u64)>,

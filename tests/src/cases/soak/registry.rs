@@ -26,7 +26,7 @@ const DOWN: std::ops::Range<u64> = 200..8_000;
 /// Longest reading of a file under faults: a file has many events, each of which may take its time.
 const STUCK: Duration = Duration::from_secs(180);
 
-/// What readers saw.
+/// The counts of reads that gave right bytes, and of errors.
 #[derive(Debug, Default)]
 struct Seen {
     right: AtomicU64,

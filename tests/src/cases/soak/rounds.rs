@@ -1,5 +1,5 @@
-//! A round of load: a root with nothing in it, walkers over an image, a probe, and whatever is inflicted on the daemon
-//! meanwhile. Afterwards everything is right and complete, or the round has failed.
+//! A round of load: a root with nothing in it, walkers over an image, a probe, and faults that are inflicted on the daemon meanwhile.
+//! Afterwards everything is right and complete, or the round has failed.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use super::support::{fresh_root, tell_log};
 use super::waits::{self, Span};
 use crate::lab::{Lab, Names, expect_contents};
 
-/// What rounds saw.
+/// The observations of rounds.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    /// What the walkers saw.
+    /// The observations of the walkers.
     pub(super) seen: Seen,
     /// When a process was ended, or from when to when one was replaced.
     pub(super) deaths: Vec<Span>,

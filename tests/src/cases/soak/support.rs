@@ -1,4 +1,4 @@
-//! What scenarios share: how long they run, their images and roots, and what they look at.
+//! Helpers that scenarios share: how long they run, their images and roots, and their checks.
 
 use std::fs;
 use std::time::Duration;

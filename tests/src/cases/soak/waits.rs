@@ -15,7 +15,7 @@ use super::daemon::now;
 const PAGE: usize = 4096;
 /// Pause between two questions of the probe, so that it is no load.
 const PAUSE: Duration = Duration::from_millis(1);
-/// What ends within this time of a kill may have been answered before it.
+/// A reading that ends within this time of a kill, in nanoseconds, may have been answered before it.
 const DOUBTFUL: u64 = 2_000_000;
 
 /// From when to when something lasted, in nanoseconds of `CLOCK_MONOTONIC`.

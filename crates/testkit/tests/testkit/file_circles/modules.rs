@@ -245,7 +245,7 @@ impl<'ast> Visit<'ast> for Module {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        // What is only passed on is not used here.
+        // A name that is only passed on is not used here.
         let passes_on = !matches!(item.vis, Visibility::Inherited);
         self.take_use(&[], &item.tree, passes_on);
     }
