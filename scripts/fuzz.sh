@@ -4,7 +4,8 @@
 #   scripts/fuzz.sh [SECONDS_EACH] [TARGET]      60 s and all targets if not given; 0 s runs the seeds alone
 #   scripts/fuzz.sh in:SECONDS                   shares so many seconds among all targets, however many there are
 #
-# Inputs that reach something new are kept in fuzz/corpus/TARGET; fuzz/seeds/TARGET is committed. An input that panics,
+# Inputs that reach something new are kept in fuzz/corpus/TARGET, but not by a run that shares its seconds: that one begins with the
+# seeds each time, so that it does not take longer from run to run. fuzz/seeds/TARGET is committed. An input that panics,
 # takes over 20 s or over 2 GiB of memory fails its target, and stays in fuzz/artifacts/TARGET. To see it again:
 #   "$CARGO_TARGET_DIR"/debug/TARGET fuzz/artifacts/TARGET/FILE
 # Once the defect is mended, the input belongs in fuzz/seeds/TARGET under a name that says what it shows.
@@ -14,6 +15,8 @@ cd "$XEBEC_TOP" || exit 1
 
 seconds=${1:-60}
 only=${2:-}
+is_brief=
+[[ $seconds != in:* ]] || is_brief=yes
 build="$CARGO_TARGET_DIR/debug"
 # So much that no honest input comes near, and so little that a bomb is noticed. The largest thing that a parser may hold for one input is
 # a section of an index (256 MiB), and libFuzzer counts its own memory as well.
@@ -36,6 +39,7 @@ each() { # SECONDS TARGETS
 fuzz_one() {
     local target=$1 status=0 log runs time
     local artifacts="fuzz/artifacts/$target/" corpus="fuzz/corpus/$target" seeds="fuzz/seeds/$target"
+    [[ -z $is_brief ]] || corpus=$(mktemp -d)
     mkdir -p "$artifacts" "$corpus" "$seeds"
     log=$(mktemp)
     # To libFuzzer, 0 seconds mean for ever, and 0 runs mean the given inputs alone.
@@ -54,6 +58,7 @@ fuzz_one() {
         printf 'FAILED  %-20s %s\n' "$target" "$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)"
     fi
     rm -f "$log"
+    [[ -z $is_brief ]] || rm -rf "$corpus"
     return "$status"
 }
 
