@@ -18,6 +18,7 @@ use futures_util::stream::{self, BoxStream};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, linkat};
 use xebec_kernel::file::sync_directory;
+use xebec_kernel::writeback;
 
 use super::buffers::Buffers;
 use super::note::{Finished, Note};
@@ -222,6 +223,9 @@ pub(super) fn note(key: &str, size: u64) -> Note {
     }
 }
 
+/// So many bytes are sent to the disk while more come, so that the sync at the end waits for the last of them only.
+const EARLY: u64 = 8 << 20;
+
 /// A file that is being written, at its end.
 pub(crate) struct FileWriter {
     key: String,
@@ -229,6 +233,10 @@ pub(crate) struct FileWriter {
     path: PathBuf,
     size: u64,
     hasher: Hasher,
+    /// The size when the disk was last told to begin.
+    begun: u64,
+    /// Whether all of it is on the disk, under its name.
+    is_synced: bool,
 }
 
 impl FileWriter {
@@ -250,6 +258,8 @@ impl FileWriter {
             path: path.to_owned(),
             size,
             hasher,
+            begun: size,
+            is_synced: false,
         })
     }
 
@@ -267,19 +277,32 @@ impl FileWriter {
                 self.file.write_all(&piece)?;
                 self.hasher.update(&piece);
                 self.size += piece.len() as u64;
+                self.is_synced = false;
+            }
+            if self.size - self.begun >= EARLY {
+                // The sync at the end tells of a disk that fails.
+                let _ = writeback::begin(&self.file);
+                self.begun = self.size;
             }
             Ok(self)
         })
         .await
     }
 
-    pub(super) async fn sync(self) -> io::Result<(Self, Note)> {
-        let synced = blocking(move || {
-            self.file.sync_data()?;
-            self.path.parent().map_or(Ok(()), sync_directory)?;
-            Ok(self)
-        });
-        let synced = synced.await?;
+    /// Makes what was written durable. An upload that ends without more bytes is so already.
+    pub(super) async fn sync(mut self) -> io::Result<(Self, Note)> {
+        let synced = match self.is_synced {
+            true => self,
+            false => {
+                let synced = blocking(move || {
+                    self.file.sync_data()?;
+                    self.path.parent().map_or(Ok(()), sync_directory)?;
+                    self.is_synced = true;
+                    Ok(self)
+                });
+                synced.await?
+            }
+        };
         let note = note(&synced.key, synced.size);
         Ok((synced, note))
     }
