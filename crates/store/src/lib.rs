@@ -49,8 +49,8 @@ pub use self::database::{DatabaseError, database_protection};
 pub use self::digest::{Algorithm, Digest, Hasher, InvalidDigest};
 pub use self::error::{AppendError, Result, StoreError};
 pub use self::model::{
-    Blob, Chosen, Holding, IndexingProblem, IndexingTask, IsHeld, LayerOutcome, Manifest, NewManifest, Page,
-    PutManifest, Reference, ReferenceKind, Referrer, TagRecord, Unused, Usage,
+    Blob, Chosen, Holding, IndexingProblem, IndexingTask, IsHeld, LayerOutcome, Manifest, ManifestWithin,
+    NewManifest, Page, PutManifest, Reference, ReferenceKind, Referrer, TagRecord, Unused, Usage,
 };
 pub use self::name::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
 pub use self::objects::BlobReader;

@@ -109,6 +109,15 @@ pub struct Manifest {
     pub pulled: u64,
 }
 
+/// A manifest that was read with a limit on its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ManifestWithin {
+    /// It has no more bytes than that.
+    Whole(Manifest),
+    /// It has more, so many, and was not read.
+    Larger(u64),
+}
+
 /// A manifest without its bytes, as listings have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referrer {

@@ -163,7 +163,7 @@ impl Upstream {
         repository: &RepositoryName,
         digest: &Digest,
     ) -> Result<(), UpstreamError> {
-        if self.store().manifest(repository, digest).await?.is_some() {
+        if self.store().has_manifest(repository, digest).await? {
             self.counts().hit();
             return Ok(());
         }
@@ -174,9 +174,9 @@ impl Upstream {
         let ask = || {
             let (repository, digest) = (repository.clone(), digest.clone());
             async move {
-                match upstream.store().manifest(&repository, &digest).await? {
-                    Some(_) => Ok(()),
-                    None => upstream.ask_manifest(&repository, &name).await,
+                match upstream.store().has_manifest(&repository, &digest).await? {
+                    true => Ok(()),
+                    false => upstream.ask_manifest(&repository, &name).await,
                 }
             }
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, LOCATION};
 use hyper::{Method, StatusCode};
-use xebec_store::{Algorithm, Digest, Manifest, NewManifest, RepositoryName, Tag};
+use xebec_store::{Algorithm, Digest, Manifest, ManifestWithin, NewManifest, RepositoryName, Tag};
 use xebec_upstream::manifest::{DOCKER_MANIFEST, Facts, OCI_MANIFEST, is_index, usual_platform};
 
 use super::call::{Call, Outcome, What};
@@ -33,6 +33,9 @@ const MAX_TAGS: usize = 64;
 const MANIFEST_TIME: Duration = Duration::from_secs(60);
 const SLOWEST: u64 = 32 << 10;
 
+/// Room for a manifest before its size is known: nearly all have fewer bytes.
+const USUAL: u64 = 64 << 10;
+
 /// Sends a manifest, or only its size, digest and media type.
 pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
     let listed = match reference {
@@ -40,37 +43,75 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
         Reference::Digest(_) => None,
     };
     let warning = through::manifest(call, repository, reference, listed.as_ref()).await?;
-    let room = call.room(call.registry.settings.max_manifest).await?;
-    let manifest = match reference {
-        // A client that names a digest wants these bytes and no others.
-        Reference::Digest(digest) => find(call, repository, digest).await?,
-        Reference::Tag(tag) => {
-            let found = call.registry.store.tagged_manifest(repository, tag).await;
-            let found = found.map_err(|error| failure::of("looking up the tag", &error))?;
-            if let Some(subject) = &listed
-                && let Some((list, warning)) =
-                    fallback_tag::listing(call, repository, subject, found.as_ref()).await?
-            {
+    let max = call.registry.settings.max_manifest;
+    // Most manifests are small. One that is not is read once more, when there is room for it.
+    let mut most = match listed {
+        Some(_) => max,
+        None => max.min(USUAL),
+    };
+    loop {
+        let room = call.room(most).await?;
+        match named(call, repository, reference, listed.as_ref(), most).await? {
+            Named::Larger(size) => most = max.max(size),
+            Named::List(list, warning) => {
                 let answer = listing(call, room, list);
                 return Ok(match warning {
                     Some(warning) => reply::with_warning(answer, warning),
                     None => answer,
                 });
             }
-            match found {
-                Some(manifest) => Some(acceptable(call, repository, manifest).await?),
-                None => None,
+            Named::Manifest(mut manifest) => {
+                let memory = &call.registry.memory;
+                manifest.content = memory.share(&manifest.digest, manifest.content, room);
+                let answer = send(call, repository, reference, &manifest)?;
+                return Ok(match warning {
+                    Some(warning) => reply::with_warning(answer, &warning),
+                    None => answer,
+                });
             }
         }
+    }
+}
+
+/// The content that a reference names.
+enum Named {
+    Manifest(Manifest),
+    /// The list for a fallback tag, and what the client is told of it.
+    List(Vec<u8>, Option<&'static str>),
+    /// A manifest of so many bytes, for which there is no room yet.
+    Larger(u64),
+}
+
+/// Looks up a manifest of at most so many bytes. A client that names a digest wants these bytes and no others; by a tag it may get the
+/// list of what refers to `listed`, or a manifest that it knows.
+async fn named(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    reference: &Reference,
+    listed: Option<&Digest>,
+    most: u64,
+) -> Result<Named, ApiError> {
+    let store = &call.registry.store;
+    let found = match reference {
+        Reference::Digest(digest) => store.manifest_within(repository, digest, most).await,
+        Reference::Tag(tag) => store.tagged_manifest_within(repository, tag, most).await,
     };
-    let mut manifest = manifest.ok_or_else(|| unknown(repository, reference))?;
-    let memory = &call.registry.memory;
-    manifest.content = memory.share(&manifest.digest, manifest.content, room);
-    let answer = send(call, repository, reference, &manifest)?;
-    Ok(match warning {
-        Some(warning) => reply::with_warning(answer, &warning),
-        None => answer,
-    })
+    let found = match found.map_err(|error| failure::of("looking up the manifest", &error))? {
+        Some(ManifestWithin::Larger(size)) => return Ok(Named::Larger(size)),
+        Some(ManifestWithin::Whole(manifest)) => Some(manifest),
+        None => None,
+    };
+    if let Some(subject) = listed
+        && let Some((list, warning)) =
+            fallback_tag::listing(call, repository, subject, found.as_ref()).await?
+    {
+        return Ok(Named::List(list, warning));
+    }
+    match (found, reference) {
+        (Some(manifest), Reference::Tag(_)) => acceptable(call, repository, manifest, most).await,
+        (Some(manifest), Reference::Digest(_)) => Ok(Named::Manifest(manifest)),
+        (None, _) => Err(unknown(repository, reference)),
+    }
 }
 
 /// The list of what refers to a manifest, made just now.
@@ -90,33 +131,34 @@ fn listing(call: &Call<'_>, room: Room, content: Vec<u8>) -> reply::Answer {
     }
 }
 
-async fn find(
-    call: &Call<'_>,
-    repository: &RepositoryName,
-    digest: &Digest,
-) -> Result<Option<Manifest>, ApiError> {
-    let found = call.registry.store.manifest(repository, digest).await;
-    found.map_err(|error| failure::of("looking up the manifest", &error))
-}
-
 /// The manifest itself if the client takes its type; of an index for a client that knows none, the manifest of the usual platform.
 async fn acceptable(
     call: &Call<'_>,
     repository: &RepositoryName,
     manifest: Manifest,
-) -> Result<Manifest, ApiError> {
+    most: u64,
+) -> Result<Named, ApiError> {
     let values = call.parts.headers.get_all(ACCEPT).into_iter();
     let accept = Accept::parse(values.filter_map(|value| value.to_str().ok()));
     if accept.takes(&manifest.media_type) {
-        return Ok(manifest);
+        return Ok(Named::Manifest(manifest));
     }
     if is_index(&manifest.media_type)
         && (accept.takes(OCI_MANIFEST) || accept.takes(DOCKER_MANIFEST))
         && let Some(digest) = usual_platform(&manifest.content)
-        && let Some(usual) = find(call, repository, &digest).await?
-        && accept.takes(&usual.media_type)
     {
-        return Ok(usual);
+        let usual = call
+            .registry
+            .store
+            .manifest_within(repository, &digest, most)
+            .await;
+        match usual.map_err(|error| failure::of("looking up the manifest", &error))? {
+            Some(ManifestWithin::Whole(usual)) if accept.takes(&usual.media_type) => {
+                return Ok(Named::Manifest(usual));
+            }
+            Some(ManifestWithin::Larger(size)) => return Ok(Named::Larger(size)),
+            _ => {}
+        }
     }
     Err(ApiError::new(
         Code::ManifestUnknown,

@@ -100,7 +100,7 @@ async fn is_here(
 ) -> Result<bool, StoreError> {
     let store = &call.registry.store;
     let named = match reference {
-        Reference::Digest(digest) => store.manifest(repository, digest).await?.is_some(),
+        Reference::Digest(digest) => store.has_manifest(repository, digest).await?,
         Reference::Tag(tag) => store.tag(repository, tag).await?.is_some(),
     };
     match listed {

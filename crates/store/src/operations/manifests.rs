@@ -2,7 +2,7 @@
 
 use crate::digest::Digest;
 use crate::error::{Result, StoreError};
-use crate::model::{Manifest, NewManifest, Page, PutManifest, ReferenceKind, Referrer};
+use crate::model::{Manifest, ManifestWithin, NewManifest, Page, PutManifest, ReferenceKind, Referrer};
 use crate::name::{RepositoryName, Tag};
 use crate::records::manifests::{self, Refusal};
 use crate::records::referrers::{self, Listing};
@@ -104,9 +104,23 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn manifest(&self, repository: &RepositoryName, digest: &Digest) -> Result<Option<Manifest>> {
+        let found = self.manifest_within(repository, digest, u64::MAX).await;
+        found.map(whole)
+    }
+
+    /// The same, if it has no more than `most` bytes: the caller's memory has room for so many.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn manifest_within(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+        most: u64,
+    ) -> Result<Option<ManifestWithin>> {
         let (repository, digest) = (repository.clone(), digest.clone());
         self.read_records("find a manifest", move |tx| {
-            manifests::find(tx, &repository, &digest)
+            manifests::find(tx, &repository, &digest, most)
         })
         .await
     }
@@ -131,9 +145,23 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn tagged_manifest(&self, repository: &RepositoryName, tag: &Tag) -> Result<Option<Manifest>> {
+        let found = self.tagged_manifest_within(repository, tag, u64::MAX).await;
+        found.map(whole)
+    }
+
+    /// The same, if it has no more than `most` bytes.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn tagged_manifest_within(
+        &self,
+        repository: &RepositoryName,
+        tag: &Tag,
+        most: u64,
+    ) -> Result<Option<ManifestWithin>> {
         let (repository, tag) = (repository.clone(), tag.clone());
         self.read_records("find the manifest of a tag", move |tx| {
-            manifests::find_tagged(tx, &repository, &tag)
+            manifests::find_tagged(tx, &repository, &tag, most)
         })
         .await
     }
@@ -292,6 +320,14 @@ fn listed_size(item: &Referrer) -> usize {
     let annotations = item.annotations.iter();
     let lengths = annotations.map(|(name, value)| 8 + name.len() + value.len());
     256 + item.artifact_type.as_ref().map_or(0, String::len) + lengths.sum::<usize>()
+}
+
+fn whole(found: Option<ManifestWithin>) -> Option<Manifest> {
+    match found {
+        Some(ManifestWithin::Whole(manifest)) => Some(manifest),
+        // No manifest has so many bytes.
+        Some(ManifestWithin::Larger(_)) | None => None,
+    }
 }
 
 #[cfg(test)]

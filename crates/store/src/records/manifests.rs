@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::database::{DatabaseError, Row, Transaction};
 use crate::digest::Digest;
-use crate::model::{Manifest, NewManifest, PutManifest, Reference, ReferenceKind};
+use crate::model::{Manifest, ManifestWithin, NewManifest, PutManifest, Reference, ReferenceKind};
 use crate::name::{RepositoryName, Tag};
 use crate::records::{blobs, repositories, tags};
 
@@ -178,13 +178,15 @@ pub(crate) fn find(
     tx: &mut dyn Transaction,
     repository: &RepositoryName,
     digest: &Digest,
-) -> Result<Option<Manifest>, DatabaseError> {
+    most: u64,
+) -> Result<Option<ManifestWithin>, DatabaseError> {
     let row = tx.first(
-        "SELECT manifests.digest, media_type, content, subject, artifact_type, manifests.created, manifests.pulled
+        "SELECT manifests.digest, media_type, CASE WHEN manifests.size <= $3 THEN content END, subject, artifact_type,
+             manifests.created, manifests.pulled, manifests.size
          FROM repositories JOIN manifests ON manifests.repository = repositories.id
          JOIN manifest_contents ON manifest_contents.digest = manifests.digest
          WHERE repositories.name = $1 AND manifests.digest = $2",
-        &[repository.into(), digest.into()],
+        &[repository.into(), digest.into(), most.into()],
     )?;
     row.map(manifest).transpose()
 }
@@ -194,28 +196,33 @@ pub(crate) fn find_tagged(
     tx: &mut dyn Transaction,
     repository: &RepositoryName,
     tag: &Tag,
-) -> Result<Option<Manifest>, DatabaseError> {
+    most: u64,
+) -> Result<Option<ManifestWithin>, DatabaseError> {
     let row = tx.first(
-        "SELECT manifests.digest, media_type, content, subject, artifact_type, manifests.created, manifests.pulled
+        "SELECT manifests.digest, media_type, CASE WHEN manifests.size <= $3 THEN content END, subject, artifact_type,
+             manifests.created, manifests.pulled, manifests.size
          FROM repositories JOIN tags ON tags.repository = repositories.id
          JOIN manifests ON manifests.repository = tags.repository AND manifests.digest = tags.digest
          JOIN manifest_contents ON manifest_contents.digest = manifests.digest
          WHERE repositories.name = $1 AND tags.name = $2",
-        &[repository.into(), tag.into()],
+        &[repository.into(), tag.into(), most.into()],
     )?;
     row.map(manifest).transpose()
 }
 
-fn manifest(mut row: Row) -> Result<Manifest, DatabaseError> {
-    Ok(Manifest {
+fn manifest(mut row: Row) -> Result<ManifestWithin, DatabaseError> {
+    let Some(content) = row.optional_bytes(2)? else {
+        return Ok(ManifestWithin::Larger(row.unsigned(7)?));
+    };
+    Ok(ManifestWithin::Whole(Manifest {
         digest: row.parsed(0)?,
         media_type: row.text(1)?,
-        content: row.bytes(2)?.into(),
+        content: content.into(),
         subject: row.optional_text(3)?.map(|text| parsed(&text)).transpose()?,
         artifact_type: row.optional_text(4)?,
         created: row.unsigned(5)?,
         pulled: row.unsigned(6)?,
-    })
+    }))
 }
 
 pub(crate) fn parsed(text: &str) -> Result<Digest, DatabaseError> {

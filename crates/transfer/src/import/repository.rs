@@ -207,7 +207,7 @@ impl Importer<'_> {
                 Err(error) => return Err(error),
             }
         }
-        let is_here = self.store.manifest(self.name, digest).await?.is_some();
+        let is_here = self.store.has_manifest(self.name, digest).await?;
         let tags = self.due(digest, tags).await?;
         if self.options.dry_run {
             self.count(is_here, tags.len());

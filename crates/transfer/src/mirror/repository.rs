@@ -187,7 +187,7 @@ impl<'a> Copier<'a> {
             if tree.contains(&digest) {
                 continue;
             }
-            if store.manifest(here, &digest).await?.is_none() {
+            if !store.has_manifest(here, &digest).await? {
                 return Ok(None);
             }
             for (kind, named) in store.references(here, &digest).await? {
