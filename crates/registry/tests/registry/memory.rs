@@ -83,6 +83,26 @@ async fn manifests_that_come_slowly_leave_no_room_for_more() {
     }
 }
 
+/// Beside one that takes half of a client's room, so that there is less left than the largest manifest needs.
+#[tokio::test]
+async fn a_small_manifest_needs_little_room() {
+    let registry = narrow().await;
+    let config = registry.push_blob("a", b"{}").await;
+    let small = artifact(&config, &config, "small");
+    let pushed = registry.push_manifest("a", "small", &small).await;
+    assert_eq!(pushed.status(), StatusCode::CREATED);
+    let large = push_large(&registry, &config, "l").await;
+    let mut reading = ask(&registry, &format!("GET {large} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+    let mut status = [0; 12];
+    reading.read_exact(&mut status).await.unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
+    for _ in 0..8 {
+        let answer = registry.get("/v2/a/manifests/small").await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert!(!answer.bytes().await.unwrap().is_empty());
+    }
+}
+
 #[tokio::test]
 async fn who_reads_the_same_manifest_slowly_shares_it() {
     let registry = narrow().await;

@@ -21,7 +21,7 @@ use crate::auth::server::{Server, ok};
 use crate::commands;
 use crate::running::Running;
 use crate::upkeep::Serving;
-use crate::upstream::{pull, put, until_kept};
+use crate::upstream::{layer_path, pull, put, until_kept};
 
 /// A registry with all that is counted, in which anybody may pull and push.
 async fn watched(world: &World, upstream: &FaultyRegistry, receiver: &Server) -> Running {
@@ -42,7 +42,7 @@ async fn watched(world: &World, upstream: &FaultyRegistry, receiver: &Server) ->
             let arrived = Arc::new(Notify::new());
             registry.upstreams = Upstreams::new(&[settings], &registry.store, &arrived, |_| None).unwrap();
             registry.guard = guard;
-            let quota = "prefix = 'team'\nlimit = 1000000";
+            let quota = "prefix = 'team'\nlimit = '1m'";
             registry.quotas = Quotas::new(vec![toml::from_str(quota).unwrap()]);
             let webhooks = Webhooks::start(&[webhook], "n").unwrap();
             registry.listeners.push(webhooks.clone());
@@ -128,6 +128,10 @@ async fn all_that_happens_is_counted_and_the_dashboard_shows_it() {
     let bytes: usize = image.blobs().map(|blob| blob.bytes.len()).sum();
     pull(&registry, &image, "v1").await;
     until_kept(&registry, &image).await;
+    // Once more: from here now.
+    for path in ["/v2/hub/app/manifests/v1", &layer_path(&image)] {
+        assert_eq!(registry.get(path).await.status(), StatusCode::OK);
+    }
     registry.get("/v2/hub/app/manifests/none").await;
     let (pushed, _) = registry.push_image("team/app", "v1", b"ours").await;
     let wrong = registry
@@ -145,8 +149,8 @@ async fn all_that_happens_is_counted_and_the_dashboard_shows_it() {
         "upstream_requests_total{upstream=\"hub\",outcome=\"not_found\"} 1".to_owned(),
         format!("upstream_received_bytes_total{{upstream=\"hub\"}} {bytes}"),
         "upstream_left_alone{upstream=\"hub\"} 0".to_owned(),
-        "upstream_hits_total{upstream=\"hub\"} 1".to_owned(),
-        "quota_limit_bytes{prefix=\"team\"} 1000000".to_owned(),
+        "upstream_hits_total{upstream=\"hub\"} 2".to_owned(),
+        "quota_limit_bytes{prefix=\"team\"} 1048576".to_owned(),
         "database_transactions_total{kind=\"write\",outcome=\"failed\"} 0".to_owned(),
         "webhook_events_total{receiver=\"127.0.0.1\",outcome=\"delivered\"} 3".to_owned(),
         "audit_lines_lost_total 0".to_owned(),
