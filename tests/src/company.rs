@@ -40,8 +40,8 @@ const ALONE: &[&str] = &[
     "quota/strange-files-are-cheap",
 ];
 
-/// Beginnings of the names of cases that take half a minute or more. Of those of the same company they begin first, so that none of them is left over at the end,
-/// when there is nothing to run beside it.
+/// Beginnings of the names of cases that take half a minute or more. Of those of the same company they begin first, so that none of them is
+/// left over at the end, when there is nothing to run beside it.
 const LONG: &[&str] = &[
     "containerd/user-namespaces",
     "differential/odd-500-layers",

@@ -223,7 +223,7 @@ fn path_is_descriptor<P: rustix::path::Arg + Copy>(path: P) -> Result<bool> {
 pub(crate) struct Difference {
     /// Where.
     pub(crate) path: Name,
-    /// In what.
+    /// The property that differs.
     pub(crate) field: &'static str,
     /// The values of the first and of the second.
     pub(crate) values: (String, String),

@@ -82,7 +82,7 @@ func convert(from, to, builder, prefetched string) error {
 		return err
 	}
 	defer done(ctx)
-	// What nydusify asks for when it is told nothing.
+	// The options that nydusify uses when it is told nothing.
 	pack := nydus.PackOption{BuilderPath: builder, FsVersion: "6", PrefetchPatterns: prefetched}
 	merge := nydus.MergeOption{BuilderPath: builder, FsVersion: "6", PrefetchPatterns: prefetched, OCI: true}
 	// Layers become blobs, and their metadata one more layer of the manifest.

@@ -82,7 +82,7 @@ func serve(root, socket, registry string) error {
 	settings.RetryableHTTPClientConfig.MaxRetries = 0
 	// It gets its indexes from the content store of the containerd that it serves.
 	settings.ContentStoreConfig.ContainerdAddress = os.Getenv("CONTAINERD_ADDRESS")
-	// What its own program keeps layers' metadata in.
+	// The kind of database in which its own program keeps layers' metadata.
 	options := bolt.Options{NoFreelistSync: true, InitialMmapSize: 64 << 20, FreelistType: bolt.FreelistMapType}
 	database, err := bolt.Open(filepath.Join(root, "metadata.db"), 0o600, &options)
 	if err != nil {

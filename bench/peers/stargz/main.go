@@ -94,7 +94,7 @@ func version() error {
 func serve(root, socket, registry string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// What its own program takes for what a configuration file does not say.
+	// The values that its own program takes where a configuration file has none.
 	settings := service.Config{
 		Config: config.Config{
 			DirectoryCacheConfig: config.DirectoryCacheConfig{Direct: true},

@@ -71,7 +71,7 @@ pub struct Rule {
     pub repositories: RepositoryPattern,
     /// The callers.
     pub who: Vec<Who>,
-    /// What. Nothing takes rights away that a wider pattern gives.
+    /// The actions that they may take. Nothing takes rights away that a wider pattern gives.
     pub actions: Actions,
 }
 

@@ -38,8 +38,8 @@ pub struct AuthSettings {
     /// The rights of callers.
     #[serde(rename = "rule")]
     pub rules: Vec<RuleSettings>,
-    /// Callers that may ask for the list of repositories, which shows them what they may pull. By default every user, and everybody else where
-    /// they may pull anything.
+    /// Callers that may ask for the list of repositories, which shows them what they may pull. By default every user, and everybody else
+    /// where they may pull anything.
     pub catalog: Option<Vec<Who>>,
     /// Callers that may do everything, and so see all repositories.
     pub administrators: Vec<Who>,
@@ -209,7 +209,7 @@ pub struct RuleSettings {
     pub repositories: RepositoryPattern,
     /// The callers.
     pub who: Vec<Who>,
-    /// What: `pull`, `push`, `delete`. A push reads too, so `push` has `pull` with it.
+    /// The actions: `pull`, `push`, `delete`. A push reads too, so `push` has `pull` with it.
     pub actions: Actions,
 }
 

@@ -13,9 +13,9 @@ use crate::store::LayerKey;
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// To which layer.
+    /// The layer that gives room.
     pub key: LayerKey,
-    /// What.
+    /// How it gives room.
     pub action: Action,
     /// About how many bytes it frees.
     pub bytes: u64,

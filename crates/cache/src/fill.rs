@@ -5,6 +5,7 @@
 //! compared before a byte of it reaches the data file. A reader that reads a file in order gets read-ahead: the
 //! next group of spans is fetched while the reader works.
 //!
+//! Bytes that fail the digest check are fetched again, from another source if there is one, before a reader is refused.
 //! A fetch waits for faults that can pass as long as the reader's [`Patience`] allows: the source itself tries again for
 //! that long. A reader that joined the fetch of a less patient one starts another when that fetch gives up.
 

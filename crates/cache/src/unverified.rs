@@ -171,7 +171,7 @@ impl Unverified {
         }
     }
 
-    /// Clears since the last sync may be lost, although they read well: those pages are unverified again.
+    /// Pages that were cleared since the last sync may be lost, although they read well: they are unverified again.
     pub(crate) fn restore(&self) {
         let mut state = self.state.lock();
         state.bits = state.kept.clone();

@@ -2,8 +2,8 @@
 
 use xebec_protocol::failure::{Failure, FailureKind};
 
-/// The failures of a command that goes on after one. They are printed in order, the last by the function that gets it; the exit code is that
-/// of the first.
+/// The failures of a command that goes on after one. They are printed in order, the last by the function that gets it; the exit code is
+/// that of the first.
 #[derive(Default)]
 pub(crate) struct Failures {
     kind: Option<FailureKind>,

@@ -1,6 +1,6 @@
 //! Why a container's command cannot be run.
 
-/// A problem of a command.
+/// Why a command certainly cannot be run, as the end of a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommandProblem {
     /// There is no such file.

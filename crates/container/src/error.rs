@@ -260,8 +260,8 @@ impl RunError {
     }
 
     /// The exit code that tells a script the kind of the failure, by docker's convention. 127 is a command that the
-    /// image does not have, and 126 one that cannot be executed. If the container ended before it was ready, it is its own code
-    /// (or 1). After an interruption it is 128 plus the signal. Everything else is 125.
+    /// image does not have, and 126 one that cannot be executed. If the container ended before it was ready, the code is the
+    /// container's own (or 1). After an interruption it is 128 plus the signal. 125 is everything else.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             RunError::Command { reason, .. } | RunError::ExecCommand { reason, .. } => {

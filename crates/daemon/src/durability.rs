@@ -45,7 +45,7 @@ fn sync_one(fills: &FillService, served: &Arc<ServedLayer>) -> Result<(), SyncEr
     synced.map(|_| ())
 }
 
-/// Brings data of layers, recordings and views to the disk, after they were written.
+/// Brings data of layers, recordings and views to the disk, after it was written.
 pub(crate) struct Durability {
     images: Images,
     recordings: Recordings,

@@ -20,8 +20,8 @@ use crate::container_runs::live_containers;
 use crate::explain::waits::report;
 use crate::start_table::StartTable;
 
-/// How often it is written. An event is in the history within a second; a refused read comes later by the time in which the kernel
-/// may ask for it again.
+/// How often it is written. An event is in the history within a second. So is a refused read, which waits for the time in which the
+/// kernel may ask for it again.
 const PERIOD: Duration = Duration::from_millis(250);
 /// Containers that are remembered as written down.
 const MAX_KNOWN: usize = 1024;
@@ -41,9 +41,9 @@ struct State {
     starts: Log,
     /// The last wait that was written, by its number.
     last_wait: u64,
-    /// How many starts were.
+    /// The number of starts that were written.
     starts_written: u64,
-    /// Containers that were.
+    /// Containers that were written.
     known: HashSet<(String, Option<String>)>,
     failures: RateLimitedLog,
     /// Entries that could not be written, and were not told of yet.

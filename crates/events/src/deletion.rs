@@ -3,9 +3,9 @@
 /// A thing that goes, or would go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// Where.
+    /// The repository that it was in.
     pub repository: String,
-    /// What.
+    /// The tag, manifest or copy that goes.
     pub what: Thing,
     /// The manifest that the tag names, or the first of those that go.
     pub digest: String,

@@ -49,7 +49,7 @@ pub struct Origin {
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
     /// When.
     pub time: SystemTime,

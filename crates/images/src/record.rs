@@ -27,7 +27,8 @@ pub struct ImageRecord {
     /// References by which it was asked for until they named another manifest.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub former: BTreeSet<String>,
-    /// The image indexes that led to the manifest, by the reference that named one: what an index binds counts for the reference that named it.
+    /// The image indexes that led to the manifest, by the reference that named one: what an index binds counts for the reference that named
+    /// it.
     #[serde(default)]
     pub indexes: BTreeMap<String, Digest>,
     /// For which platforms it was asked for, in one spelling ([`xebec_oci::Platform::normalized`]).

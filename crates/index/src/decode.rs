@@ -73,7 +73,7 @@ pub enum DecodeError {
         /// The length of the decoded bytes.
         found: u64,
     },
-    /// The result has not the digest of the index. Either the bytes or the index is wrong.
+    /// The result does not have the digest that the index says. Either the bytes or the index is wrong.
     #[error("the span's bytes have digest {found}, but the index says {expected}")]
     Digest {
         /// The digest in the index.

@@ -31,7 +31,7 @@ pub struct Plan {
 /// One thing to do.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
-    /// What.
+    /// The action, with the file or command that it is about.
     #[serde(flatten)]
     pub action: Action,
     /// The purpose.
@@ -46,9 +46,9 @@ pub struct Step {
 pub enum Action {
     /// Write a file whole; it appears whole, or not.
     Write {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What.
+        /// The contents of the file.
         #[serde(skip)]
         contents: Contents,
         /// Its permissions, if it is new.
@@ -59,7 +59,7 @@ pub enum Action {
     },
     /// Remove a file.
     Remove {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
     },
     /// Run a command on the host.

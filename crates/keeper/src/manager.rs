@@ -41,7 +41,8 @@ impl Manager {
         self.address.is_some()
     }
 
-    /// Gives it a descriptor to keep. It keeps one copy of each, and must not be without it for a moment.
+    /// Gives it a descriptor to keep. One that it has already is kept once, and is not taken away first: it must not be without it for a
+    /// moment.
     pub(crate) fn keep(&self, name: &str, descriptor: BorrowedFd<'_>) {
         // Without FDPOLL=0 it would drop descriptors that report a hang-up, as that of a dead worker does.
         self.tell(&format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0\n"), &[descriptor]);

@@ -31,8 +31,8 @@ pub fn lock_all() -> io::Result<()> {
 const KEPT: libc::c_int = 16 << 20;
 /// The allocator gets an allocation that is larger than this, in bytes, from the kernel by itself, and gives it back by itself.
 const LARGE: libc::c_int = 4 << 20;
-/// How much it gets from the kernel at a time otherwise, and keeps when there is too much, in MiB: a start with some thousand files and pages
-/// takes up to that.
+/// How much it gets from the kernel at a time otherwise, and keeps when there is too much, in MiB: a start with some thousand files and
+/// pages takes up to that.
 const ROOM: libc::c_int = 10;
 
 /// Keeps freed memory for whichever thread is next. A thread that decodes pages frees a quarter of a MiB and takes it again for

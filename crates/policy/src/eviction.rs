@@ -2,9 +2,8 @@
 //! Pure.
 //!
 //! Manifests that belong together go together: an index, those that it lists, and those that refer to them. They stay if a client has
-//! pushed
-//! any of it, if an immutable tag names any of it, and if any of it was used within the grace time. Blobs that something else names
-//! take no room of a copy's, since they do not go with it.
+//! pushed any of them, if an immutable tag names any of them, and if any of them was used within the grace time. Blobs that something
+//! else names take no room of a copy's, since they do not go with it.
 
 use std::collections::{BTreeMap, HashMap};
 

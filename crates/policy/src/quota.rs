@@ -1,7 +1,7 @@
 //! How much may be stored under a prefix of repositories' names.
 //!
-//! A push that declares its length is refused before its bytes come; one that does not is refused while they come. Bytes that are under
-//! way count too, so that many pushes at once cannot each find the same room. Pushes do not wait for each other.
+//! A push beyond the limit is refused before its bytes come if it declares its length, and else while they come. Bytes that are under way
+//! count too, so that many pushes at once cannot each find the same room. Pushes do not wait for each other.
 //!
 //! To add up what is stored takes the longer the more there is. So a sum is good for a while, in which all that has come is added to it;
 //! that is too much where it was here already or came to nothing. Before something is refused, it is added up again.

@@ -1,8 +1,8 @@
 //! How many requests a client may send in a second.
 //!
-//! Each client has a bucket that holds so many requests at most (the *burst*) and fills at so many a second (the *rate*). A request takes one
-//! out; there is none to take from an empty bucket. A client that has sent nothing for as long as its bucket takes to fill is as one that
-//! was never seen, and is forgotten. At most [`MOST_CLIENTS`] are remembered, whatever comes.
+//! Each client has a bucket that holds so many requests at most (the *burst*) and fills at so many a second (the *rate*). A request takes
+//! one out; there is none to take from an empty bucket. A client that has sent nothing for as long as its bucket takes to fill is as one
+//! that was never seen, and is forgotten. At most [`MOST_CLIENTS`] are remembered, whatever comes.
 //!
 //! Of a bucket only the moment is kept at which it will be full. Time comes from the caller.
 

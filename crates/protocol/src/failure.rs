@@ -44,7 +44,7 @@ impl FailureKind {
 /// A failure: its kind, and a message that names the thing and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The kind, which is the exit code.
+    /// The kind, which decides the exit code.
     pub kind: FailureKind,
     /// The message, for people.
     pub message: String,

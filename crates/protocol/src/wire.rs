@@ -136,7 +136,7 @@ pub enum Request {
         require_lazy: bool,
         /// Bring the rest in, in the background.
         completion: Option<Completion>,
-        /// The purpose.
+        /// Whether the image is mounted for its files, for a service, or for a recording.
         #[serde(default)]
         purpose: Purpose,
         /// The permissions on the directory, if one holds it.

@@ -1,5 +1,5 @@
-//! Figures for Prometheus that others count or keep, read at each scrape: of upstreams, quotas, logins, webhooks and the store. A scrape waits for
-//! none of them: sums over the store are those of some minutes ago ([`Store::sums`]). Labels are names of the configuration.
+//! Figures for Prometheus that others count or keep, read at each scrape: of upstreams, quotas, logins, webhooks and the store. A scrape
+//! waits for none of them: sums over the store are those of some minutes ago ([`Store::sums`]). Labels are names of the configuration.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

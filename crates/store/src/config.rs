@@ -62,7 +62,7 @@ pub enum DatabaseConfig {
 /// The settings of TLS to PostgreSQL, beside its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostgresTls {
-    /// The protection that the operator wants. If there is none, other hosts are verified, and connections on this host are plain.
+    /// The protection that the operator wants. If none is given, other hosts are verified, and connections on this host are plain.
     pub wanted: Option<TlsWanted>,
     /// The authorities that may have signed the server's certificate, and no others; those of the system if there is no such file.
     pub ca_file: Option<PathBuf>,

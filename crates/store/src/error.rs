@@ -134,7 +134,7 @@ pub enum StoreError {
     File {
         /// The action that failed.
         doing: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
         /// Why it was not.
         source: io::Error,

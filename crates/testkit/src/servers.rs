@@ -1,5 +1,5 @@
-//! The servers that a registry of several nodes keeps its store in: PostgreSQL of Debian, and versitygw, which answers as S3 does. Each ends
-//! with its value, and with its test at the latest.
+//! The servers that a registry of several nodes keeps its store in: PostgreSQL of Debian, and versitygw, which answers as S3 does. Each
+//! ends with its value, and with its test at the latest.
 
 use std::fs::{self, File, Permissions};
 use std::net::{TcpListener, TcpStream};
@@ -108,8 +108,8 @@ pub fn postgres(programs: &Path, directory: &Path, settings: &[&str]) -> Result<
     })
 }
 
-/// The same at a port of 127.0.0.1, too, which is returned: with TLS, if there are a certificate and its key, in PEM. A client may connect there
-/// as any user, but as `bound` only with a password and TLS.
+/// The same at a port of 127.0.0.1, too, which is returned: with TLS, if there are a certificate and its key, in PEM. A client may connect
+/// there as any user, but as `bound` only with a password and TLS.
 ///
 /// # Errors
 /// As of [`postgres`].

@@ -46,7 +46,7 @@ pub struct Moved {
 pub struct Skipped {
     /// Of which repository; empty: of none.
     pub repository: String,
-    /// What.
+    /// The thing that was skipped, in words.
     pub what: String,
     /// Why.
     pub reason: String,

@@ -223,8 +223,8 @@ fn artifact_descriptor(bound: &BoundArtifact, manifest: &str) -> RawDescriptor {
 /// Finds the artifact that the image index `image_index` binds to `manifest`, and what that proves; `None` if
 /// it binds none.
 ///
-/// The binding is between exactly these bytes and the artifact, so the digest in it is computed here. What
-/// the artifact says must still be checked: that its `subject` is the manifest, and its indexes are of its
+/// The binding is between exactly these bytes and the artifact, so the digest in it is computed here. The
+/// contents of the artifact must still be checked: that its `subject` is the manifest, and its indexes are of its
 /// layers.
 ///
 /// # Errors

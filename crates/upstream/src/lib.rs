@@ -6,8 +6,9 @@
 //! * [`settings`]: what the configuration says of an upstream; `names`: which repository here is which one there.
 //! * [`manifest`]: what a manifest says, whichever program sent it.
 //! * `manifests`, `referrers`: brought in whole, since they are small. A tag is compared with its upstream after a while.
-//! * `blobs`, `download`, `fetch`, `spool`: a blob is fetched once for any number of clients, and each of them is sent what has come so far.
-//! * [`Counts`]: what was asked, and what came of it.
+//! * `blobs`, `download`, `fetch`, `spool`: a blob is fetched once for any number of clients, and each of them is sent what has come so
+//!   far.
+//! * [`Counts`]: counts of the questions to an upstream, and of their outcomes.
 //! * `health`, `absent`, `single`: an upstream that is away, or that limits requests, is left alone; what it lacks is remembered for a
 //!   short time; one question is asked once at a time.
 //!

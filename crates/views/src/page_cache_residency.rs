@@ -27,7 +27,7 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// The same of other pages than these.
+    /// The same facts about all pages but these.
     pub fn without(&self, pages: &PageSet) -> Self {
         Self {
             pages: self.pages.without(pages),

@@ -410,7 +410,7 @@ mod tests {
         let claim = claim
             .expect("the claim waited for a load that waits for its registry")
             .unwrap();
-        // Pages that were allowed are so no more, and do not become so again.
+        // The load that was allowed is so no more, and does not become so again.
         assert!(!admission.is_injecting(KEY) && !doubtful.may(KEY));
         drop(claim);
         assert!(doubtful.write(KEY).is_none());

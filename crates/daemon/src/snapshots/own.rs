@@ -259,7 +259,7 @@ impl Layers {
     }
 
     /// The layers up to and with `layer`, as those of their image's digest, if this host has proven that they have the chain ID.
-    /// Then they are that of every image that has the chain.
+    /// Then they are those of every image that has the chain.
     async fn proven(&self, chain: &str, layer: &LazyLayer) -> Option<LazyLayer> {
         let name = as_by_digest(layer)?.to_string();
         let manifest = layer.manifest.parse().ok()?;

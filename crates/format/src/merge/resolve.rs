@@ -2,7 +2,7 @@
 //!
 //! As in containerd (`continuity/fs.RootPath`), a link's target is taken from the image's root when it is absolute, and
 //! `..` never leads above the root. Names that do not exist yet are taken as they are. A path may lead through 255 links
-//! at most.
+//! at most. `..` after a link goes to the parent of where the link led, as in the kernel.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Writes a [`Recording`] as bytes: `docs/formats/runtime-image.md` has the byte map.
 //!
-//! It is small enough to travel inside a manifest, since a start that asks for it alone would wait for it alone. What
-//! makes it small: the pages of a service are not named again, but by their place in what segments and zeros list, which
+//! It is small enough to travel inside a manifest, since a start that asks for it alone would wait for it alone. It
+//! is small since the pages of a service are not named again, but by their place in what segments and zeros list, which
 //! for the recording that laid them out is simply "all, in order". Digests, which nothing compresses, are kept apart.
 
 use std::collections::HashMap;

@@ -391,10 +391,10 @@ impl Inner {
     }
 }
 
-/// The origins of repositories that have readers: no login fetches bytes that only images of other repositories read. A reader whose repository has
-/// fallen out of the list is asked for with what is known about the others' windows. Without readers, all: what reads then is
-/// this host's own doing. Windows are an index's, which may have come from one repository and count for a reader of another that
-/// has none, so the others are asked for them, too, but last.
+/// The origins of repositories that have readers: no login fetches bytes that only images of other repositories read. A reader whose
+/// repository has fallen out of the list is asked for with what is known about the others' windows. Without readers, all: what reads then
+/// is this host's own doing. Windows are an index's, which may have come from one repository and count for a reader of another that has
+/// none, so the others are asked for them, too, but last.
 fn for_readers(mut origins: Vec<Origin>, readers: &BTreeSet<String>, blob: Blob) -> Vec<Origin> {
     let Some(known) = origins.first().filter(|_| !readers.is_empty()).cloned() else {
         return origins;

@@ -26,7 +26,7 @@ pub enum Outcome {
 pub struct Check {
     /// The feature that was checked, in words.
     pub name: &'static str,
-    /// The outcome.
+    /// How well it works here.
     pub outcome: Outcome,
     /// The finding, in words.
     pub detail: String,

@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use super::limits::CAPACITY;
 use crate::fanotify::FanotifyError;
 
-/// An error of the journal.
+/// Why the journal of owed events cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// An error of a mount.
+/// Why a call about mounts failed: to mount, attach or unmount, to read the table of mounts, or to set a read-ahead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {

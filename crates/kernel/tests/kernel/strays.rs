@@ -1,4 +1,4 @@
-//! The stray descriptors of a daemon: it was started with them by accident.
+//! Stray descriptors, which a daemon was started with by accident, are closed.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};

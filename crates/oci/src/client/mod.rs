@@ -79,8 +79,8 @@ impl Client {
         self.transport.auth.forget();
     }
 
-    /// For how long nothing is left of what the registry of `repository` allows, by what it said in its last answer (`RateLimit-Remaining`); `None`: something
-    /// is, or it does not say. Which requests count is the registry's to say: Docker Hub counts manifests that are fetched.
+    /// For how long the registry of `repository` allows no more requests, by its last answer (`RateLimit-Remaining`). `None`: it allows
+    /// some, or does not say. The registry decides which requests count: Docker Hub counts manifests that are fetched.
     pub fn used_up_for(&self, repository: &Repository) -> Option<Duration> {
         let server = self.transport.servers.registry(repository.registry());
         server.gate.used_up_for()

@@ -1,8 +1,8 @@
 //! HTTP as Xebec needs it: connections, one request, one answer whose body has to keep coming.
 //!
-//! Connection pools: one through the proxies that the environment names, one that never uses a proxy, for loopback hosts,
-//! and one for each kind of registry with hosts that such registries named ([`super::reach`]). Redirects are not followed here and bodies are never decoded here, because a range of a
-//! decoded body would mean nothing.
+//! Connection pools: one through the proxies that the environment names, one that never uses a proxy, for loopback hosts, and one for each
+//! kind of registry with hosts that such registries named ([`super::reach`]). Redirects are not followed here and bodies are never decoded
+//! here, because a range of a decoded body would mean nothing.
 
 use std::error::Error as _;
 use std::path::Path;

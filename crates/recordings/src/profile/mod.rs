@@ -41,8 +41,8 @@ pub struct Profile {
     pub started: u64,
     /// The pages that it read outside of its recording, each once, in the order of first access; neighbours are one run.
     pub missed: Vec<PageRun>,
-    /// Which pages of its recording it read, each once, in any order, neighbours as one run; `None` if that could not be seen. Together with
-    /// [`Self::missed`] these are all that it read.
+    /// Which pages of its recording it read, each once, in any order, neighbours as one run; `None` if that could not be seen. Together
+    /// with [`Self::missed`] these are all that it read.
     pub touched: Option<Vec<PageRun>>,
 }
 

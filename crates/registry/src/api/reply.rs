@@ -59,8 +59,8 @@ pub(crate) fn with_digest(answer: Answer, digest: &Digest) -> Answer {
     with(answer, CONTENT_DIGEST, digest.to_string())
 }
 
-/// Sends a client to where it reads content with this digest. A client that has the address may read there while it lasts, so it is for this
-/// client alone, which may use it again during the first half of that time. The rest is for clocks that differ.
+/// Sends a client to where it reads content with this digest. A client that has the address may read there while it lasts, so it is for
+/// this client alone, which may use it again during the first half of that time. The rest is for clocks that differ.
 pub(crate) fn redirect(address: &str, digest: &Digest, lasting: Duration) -> Answer {
     let answer = with(status(StatusCode::TEMPORARY_REDIRECT), LOCATION, address);
     let caching = format!("private, max-age={}", lasting.as_secs() / 2);

@@ -63,8 +63,8 @@ impl Note {
         }
     }
 
-    /// Gives the repository all blobs of the index; `false` if one is gone. A repository that has the layer may have its index: the index says
-    /// nothing that the layer does not.
+    /// Gives the repository all blobs of the index; `false` if one is gone. A repository that has the layer may have its index: the index
+    /// says nothing that the layer does not.
     pub(super) async fn give(&self, store: &Store, repository: &RepositoryName) -> Result<bool, StoreError> {
         for (_, blob) in self.blobs().parts() {
             if store

@@ -1,4 +1,4 @@
-//! The state of an upstream, as the registry knows it: no client goes without content for it that the upstream would have given.
+//! The state of an upstream, as the registry knows it: because of it, no client goes without content that the upstream would have given.
 
 use std::time::Duration;
 

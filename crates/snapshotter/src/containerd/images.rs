@@ -15,7 +15,7 @@ pub const SERVICE: &str = "containerd.services.images.v1.Images";
 /// `containerd.types.Descriptor`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Descriptor {
-    /// Its media type.
+    /// The media type of the content.
     #[prost(string, tag = "1")]
     pub media_type: String,
     /// Its digest.

@@ -49,8 +49,8 @@ pub(crate) fn image_labels(image: &str, depth: usize) -> HashMap<String, String>
         .collect()
 }
 
-/// Images by name: `lazy` is, of `half` the first layer is, `listed` is by another manifest, the view of `broken` cannot be shown, and the registry of `hung`
-/// does not answer before it is told to.
+/// Images by name: `lazy` is, of `half` the first layer is, `listed` is by another manifest, the view of `broken` cannot be shown, and the
+/// registry of `hung` does not answer before it is told to.
 struct Images {
     views: PathBuf,
     held: Mutex<BTreeSet<String>>,

@@ -14,7 +14,7 @@ use crate::store::{Store, milliseconds, now};
 /// So many records are looked at in one transaction: no push waits for more.
 const STEP: usize = 256;
 
-/// The options of a collection.
+/// Whether a collection deletes, or only says what it would delete.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CollectOptions {
     /// Only says what it would do.

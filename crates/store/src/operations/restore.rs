@@ -45,13 +45,13 @@ const NAMED: usize = 64;
 pub struct LeftOut {
     /// The digest of the blob or manifest.
     pub digest: Digest,
-    /// Its damage.
+    /// Why it cannot be restored.
     pub damage: Damage,
     /// The manifests that name it, 64 at most. Of a manifest: itself in each repository that has it, then the indexes that list it.
     pub named_by: Vec<NamedBy>,
 }
 
-/// The damage of a blob or manifest of a backup.
+/// Why a blob or manifest of a backup cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The blob has no object.

@@ -166,7 +166,8 @@ pub(crate) fn drop_link(
 }
 
 /// Records an object that is whole as a blob, which the caller links in the same transaction. If the blob has an object already, and it is
-/// `sound`, that is kept and the new one is garbage; else the new one takes its place. Returns the blob, and the object that is garbage now.
+/// `sound`, that is kept and the new one is garbage; else the new one takes its place. Returns the blob, and the object that is garbage
+/// now.
 pub(crate) fn record(
     tx: &mut dyn Transaction,
     new: &Blob,

@@ -29,8 +29,8 @@ pub(crate) fn exists(
     Ok(found.is_some())
 }
 
-/// Takes a manifest and sets tags, now or at the time that comes with them, all or nothing. The links of its blobs are renewed in the same transaction, so that no collection
-/// comes between.
+/// Takes a manifest and sets tags, now or at the time that comes with them, all or nothing. The links of its blobs are renewed in the same
+/// transaction, so that no collection comes between.
 pub(crate) fn put(
     tx: &mut dyn Transaction,
     name: &RepositoryName,

@@ -252,7 +252,7 @@ const FORGOTTEN: [&str; 3] = [
      AND NOT EXISTS (SELECT 1 FROM uploads WHERE repository = repositories.id)",
 ];
 
-/// Asserts that nothing is forgotten.
+/// Asserts that there is no record that all collections would pass over although nothing needs it.
 pub(crate) fn assert_nothing_forgotten(root: &Path) {
     let root = root.to_owned();
     // The client waits, which a task must not.

@@ -43,8 +43,8 @@ pub(super) fn literal(patterns: &[RepositoryPattern]) -> Option<Vec<String>> {
     are_names.then_some(names)
 }
 
-/// The manifest to which a tag belongs by its name, and what follows: `sha256-HEX` lists what refers to it, `sha256-HEX.sig` and the like are
-/// what cosign attaches.
+/// The manifest to which a tag belongs by its name, and what follows: `sha256-HEX` lists what refers to it, `sha256-HEX.sig` and the like
+/// are what cosign attaches.
 pub(super) fn belongs(tag: &str) -> Option<(Digest, &str)> {
     let rest = tag.strip_prefix("sha256-")?;
     let (hex, suffix) = rest.split_at_checked(64)?;

@@ -1,8 +1,8 @@
 //! The names by which overlays of containerd's containers have the views below them.
 //!
-//! They do not name the views themselves, so that a view may be mounted anew. They name a link to it in the directory of
+//! They do not name the views themselves, so that a view may be mounted anew. They name a link to each in the directory of
 //! snapshots ([`xebec_snapshotter::directories`]). For containers in user namespaces they name containerd's copy of a directory in
-//! which it is bound ([`xebec_snapshotter::mapped`]).
+//! which the view is bound ([`xebec_snapshotter::mapped`]).
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;

@@ -18,7 +18,8 @@ use crate::world::World;
 
 pub(in crate::cases) use crate::containerd::CRI as NAMESPACE;
 
-/// A pod with nginx: pulled without a layer, beside a pause image that is unpacked; started, looked into, removed; then its image is, and nothing is left.
+/// A pod with nginx. Its image is pulled without a layer, beside a pause image that is unpacked. The pod is started, looked into and
+/// removed; then its image is removed, and nothing is left.
 pub(super) fn run_case(world: &World, line: Line) -> Result<Outcome> {
     let pause = push_pause(world)?;
     let reference = push_indexed(world, "nginx")?;

@@ -29,7 +29,8 @@ const READS: usize = 20;
 const COLD: &str = "/usr/bin/perl";
 /// Longest that one reading may take until it is refused.
 const REFUSED: Duration = Duration::from_secs(10);
-/// The daemon asks for each blob of the image, of its indexes and of a recording once at most, whatever it reads in the background meanwhile.
+/// The daemon asks for each blob of the image, of its indexes and of a recording once at most, whatever it reads in the background
+/// meanwhile.
 const MOST_REQUESTS: u64 = 12;
 /// Lines that the daemon may log meanwhile.
 const LINES: usize = 40;

@@ -18,7 +18,7 @@ pub(super) struct Blob {
     pub(super) digest: Digest,
 }
 
-/// An image.
+/// An image that a client pushes, and that is compared with what comes back.
 pub(super) struct Image {
     pub(super) manifest: Vec<u8>,
     pub(super) digest: Digest,

@@ -1,4 +1,4 @@
-//! Facts that the registry acknowledged, and that so have to be true after every kill; and sightings of others.
+//! Facts that the registry acknowledged, and that so have to be true after every kill; and observations that contradict them.
 //!
 //! Each tag and each manifest has one client that changes it. Between its request and the answer, and for ever if no answer comes, both
 //! may be true: what was before, and what was asked for.
@@ -54,7 +54,7 @@ impl Named {
     }
 }
 
-/// The counts.
+/// How often clients did each thing that the registry acknowledged, and how often an answer was not as it had to be.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     pub(super) blobs: u64,

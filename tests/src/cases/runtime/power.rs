@@ -51,7 +51,7 @@ pub(super) fn cut_after_a_start(world: &World) -> Result<Outcome> {
             .with_context(|| format!("after {moment} ms"))?;
         service.expect_sound(&after, &names.tag)?;
         lab.stop(&after)?;
-        // The torn files are whole: the next start asks for its manifest at most.
+        // The torn files are whole: the next start asks for the image's manifest at most.
         let again = service.start(&after, &[&names.tag])?;
         expect_recorded(&again)?;
         let asked = service.asked();

@@ -1,4 +1,4 @@
-//! Sound tokens, and each way to forge one, which has a case.
+//! Sound tokens, and forged ones: each way to forge one has a case.
 
 use proptest::prelude::*;
 use ring::hmac;
