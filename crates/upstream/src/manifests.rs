@@ -67,9 +67,13 @@ impl Upstream {
         let stored = stored.map(|stored| stored.digest);
         let (upstream, is_here) = (self.clone(), stored.is_some());
         if let Err(error) = self.may_ask(repository, tag.as_str()) {
+            if is_here {
+                self.counts().hit();
+            }
             return kept(is_here, error);
         }
         if let Some(slowness) = self.health().slowness().filter(|_| is_here) {
+            self.counts().hit();
             return Ok(Freshness::Stale(slowness));
         }
         let key = (repository.clone(), tag.to_string());

@@ -74,7 +74,7 @@ impl Upstream {
             let here: Digest = digest
                 .parse()
                 .map_err(|error: xebec_store::InvalidDigest| UpstreamError::NotFound(error.to_string()))?;
-            let is_here = self.store().manifest(repository, &here).await?.is_some();
+            let is_here = self.store().has_manifest(repository, &here).await?;
             if is_here || self.state().absent.has(repository, &digest) {
                 continue;
             }

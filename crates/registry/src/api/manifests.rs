@@ -52,7 +52,7 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
     loop {
         let room = call.room(most).await?;
         match named(call, repository, reference, listed.as_ref(), most).await? {
-            Named::Larger(size) => most = max.max(size),
+            Named::Larger(size) => most = size,
             Named::List(list, warning) => {
                 let answer = listing(call, room, list);
                 return Ok(match warning {
@@ -135,7 +135,7 @@ fn listing(call: &Call<'_>, room: Room, content: Vec<u8>) -> reply::Answer {
 async fn acceptable(
     call: &Call<'_>,
     repository: &RepositoryName,
-    manifest: Manifest,
+    mut manifest: Manifest,
     most: u64,
 ) -> Result<Named, ApiError> {
     let values = call.parts.headers.get_all(ACCEPT).into_iter();
@@ -147,6 +147,8 @@ async fn acceptable(
         && (accept.takes(OCI_MANIFEST) || accept.takes(DOCKER_MANIFEST))
         && let Some(digest) = usual_platform(&manifest.content)
     {
+        // The room is for one manifest.
+        manifest.content = bytes::Bytes::new();
         let usual = call
             .registry
             .store

@@ -37,6 +37,9 @@ pub(crate) async fn manifest(
     };
     if let Some(refusal) = keeps_nothing(call) {
         let is_here = is_here(call, repository, reference, listed).await;
+        if matches!(is_here, Ok(true)) {
+            upstream.counts().hit();
+        }
         return unless_here(is_here, refusal);
     }
     let found = match reference {

@@ -83,7 +83,7 @@ async fn manifests_that_come_slowly_leave_no_room_for_more() {
     }
 }
 
-/// Beside one that takes half of a client's room, so that there is less left than the largest manifest needs.
+/// Beside two large ones, which take nearly all of a client's room.
 #[tokio::test]
 async fn a_small_manifest_needs_little_room() {
     let registry = narrow().await;
@@ -91,11 +91,15 @@ async fn a_small_manifest_needs_little_room() {
     let small = artifact(&config, &config, "small");
     let pushed = registry.push_manifest("a", "small", &small).await;
     assert_eq!(pushed.status(), StatusCode::CREATED);
-    let large = push_large(&registry, &config, "l").await;
-    let mut reading = ask(&registry, &format!("GET {large} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
-    let mut status = [0; 12];
-    reading.read_exact(&mut status).await.unwrap();
-    assert_eq!(&status, b"HTTP/1.1 200");
+    let mut reading = Vec::new();
+    for letter in ["l", "m"] {
+        let large = push_large(&registry, &config, letter).await;
+        let mut large = ask(&registry, &format!("GET {large} HTTP/1.1\r\nHost: x\r\n\r\n")).await;
+        let mut status = [0; 12];
+        large.read_exact(&mut status).await.unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+        reading.push(large);
+    }
     for _ in 0..8 {
         let answer = registry.get("/v2/a/manifests/small").await;
         assert_eq!(answer.status(), StatusCode::OK);

@@ -145,11 +145,13 @@ async fn all_that_happens_is_counted_and_the_dashboard_shows_it() {
 
     let blobs = bytes + "ours".len() + "{}".len();
     let manifests = image.manifest.bytes.len() + pushed.to_string().len();
+    let quota_used = "ours".len() + "{}".len() + pushed.to_string().len();
     let expected = [
         "upstream_requests_total{upstream=\"hub\",outcome=\"not_found\"} 1".to_owned(),
         format!("upstream_received_bytes_total{{upstream=\"hub\"}} {bytes}"),
         "upstream_left_alone{upstream=\"hub\"} 0".to_owned(),
         "upstream_hits_total{upstream=\"hub\"} 2".to_owned(),
+        format!("quota_used_bytes{{prefix=\"team\"}} {quota_used}"),
         "quota_limit_bytes{prefix=\"team\"} 1048576".to_owned(),
         "database_transactions_total{kind=\"write\",outcome=\"failed\"} 0".to_owned(),
         "webhook_events_total{receiver=\"127.0.0.1\",outcome=\"delivered\"} 3".to_owned(),

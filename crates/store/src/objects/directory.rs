@@ -235,8 +235,8 @@ pub(crate) struct FileWriter {
     hasher: Hasher,
     /// The size when the disk was last told to begin.
     begun: u64,
-    /// Whether all of it is on the disk, under its name.
-    is_synced: bool,
+    /// The size when all of it was on the disk, under its name; nothing before the first time.
+    synced: Option<u64>,
 }
 
 impl FileWriter {
@@ -259,7 +259,7 @@ impl FileWriter {
             size,
             hasher,
             begun: size,
-            is_synced: false,
+            synced: None,
         })
     }
 
@@ -277,7 +277,6 @@ impl FileWriter {
                 self.file.write_all(&piece)?;
                 self.hasher.update(&piece);
                 self.size += piece.len() as u64;
-                self.is_synced = false;
             }
             if self.size - self.begun >= EARLY {
                 // The sync at the end tells of a disk that fails.
@@ -289,15 +288,22 @@ impl FileWriter {
         .await
     }
 
-    /// Makes what was written durable. An upload that ends without more bytes is so already.
+    /// Makes what was written durable, if something came since the last time.
+    ///
+    /// When the disk fails, bytes that it did not take are cut off: the kernel keeps them in memory as if they were clean, so that to hash
+    /// and sync them once more would succeed, and a power cut would lose them (`fsync(2)`, errors).
     pub(super) async fn sync(mut self) -> io::Result<(Self, Note)> {
-        let synced = match self.is_synced {
-            true => self,
-            false => {
+        let synced = match self.synced {
+            Some(size) if size == self.size => self,
+            before => {
                 let synced = blocking(move || {
-                    self.file.sync_data()?;
-                    self.path.parent().map_or(Ok(()), sync_directory)?;
-                    self.is_synced = true;
+                    let of_file = self.file.sync_data();
+                    let of_folder = || self.path.parent().map_or(Ok(()), sync_directory);
+                    if let Err(error) = of_file.and_then(|()| of_folder()) {
+                        self.file.set_len(before.unwrap_or(0))?;
+                        return Err(error);
+                    }
+                    self.synced = Some(self.size);
                     Ok(self)
                 });
                 synced.await?
@@ -358,6 +364,31 @@ mod tests {
         directory.delete("ab/x").await.unwrap();
         directory.delete("ab/x").await.unwrap();
         assert_eq!(directory.size("ab/x").await.unwrap(), None);
+    }
+
+    /// A folder that is gone stands for a disk that fails: the file is there, and cannot be made durable.
+    #[tokio::test]
+    async fn bytes_that_the_disk_did_not_take_are_not_there_for_the_next_writer() {
+        let top = tempfile::tempdir().unwrap();
+        let (directory, key) = (Directory::open(top.path()).unwrap(), crate::objects::new_key().unwrap());
+        let path = directory.path(&key).unwrap();
+        let (folder, elsewhere) = (path.parent().unwrap(), top.path().join("elsewhere"));
+        let writer = directory.resume(&key).await.unwrap();
+        let writer = writer.write(vec![Bytes::from_static(b"kept")]).await.unwrap();
+        let (writer, note) = writer.sync().await.unwrap();
+        assert_eq!(note.size, 4);
+        let writer = writer.write(vec![Bytes::from_static(b" lost")]).await.unwrap();
+        fs::rename(folder, &elsewhere).unwrap();
+        assert!(writer.sync().await.is_err());
+        fs::rename(&elsewhere, folder).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"kept");
+        assert_eq!(directory.resume(&key).await.unwrap().size(), 4);
+        // A writer that knows of nothing that was durable leaves nothing.
+        let writer = directory.resume(&key).await.unwrap();
+        fs::rename(folder, &elsewhere).unwrap();
+        assert!(writer.sync().await.is_err());
+        fs::rename(&elsewhere, folder).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! Collection: what nothing refers to any more goes, while pushes and pulls go on.
 //!
-//! See docs/formats/store.md for the protocol, and `tests/store/model.rs` for its proof.
+//! See docs/formats/store.md for the protocol, and `tests/store/model/mod.rs` for its proof.
 
 use crate::database::{DatabaseError, Transaction};
 use crate::digest::Digest;

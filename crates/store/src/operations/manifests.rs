@@ -132,10 +132,7 @@ impl Store {
     pub async fn has_manifest(&self, repository: &RepositoryName, digest: &Digest) -> Result<bool> {
         let (repository, digest) = (repository.clone(), digest.clone());
         self.read_records("look for a manifest", move |tx| {
-            match repositories::find(tx, &repository)? {
-                Some(id) => manifests::exists(tx, id, &digest),
-                None => Ok(false),
-            }
+            manifests::exists_named(tx, &repository, &digest)
         })
         .await
     }

@@ -173,7 +173,21 @@ fn remove_references(
     Ok(())
 }
 
-/// A manifest of a repository: by one statement, since a database that is elsewhere takes its time for each.
+/// Whether a repository has a manifest: by one statement, since a database that is elsewhere takes its time for each.
+pub(crate) fn exists_named(
+    tx: &mut dyn Transaction,
+    repository: &RepositoryName,
+    digest: &Digest,
+) -> Result<bool, DatabaseError> {
+    let row = tx.first(
+        "SELECT 1 FROM repositories JOIN manifests ON manifests.repository = repositories.id
+         WHERE repositories.name = $1 AND manifests.digest = $2",
+        &[repository.into(), digest.into()],
+    )?;
+    Ok(row.is_some())
+}
+
+/// A manifest of a repository, in the same way. It is read if it has no more than `most` bytes.
 pub(crate) fn find(
     tx: &mut dyn Transaction,
     repository: &RepositoryName,

@@ -68,7 +68,7 @@ pub(super) fn steps(state: &State, variant: Variant, next: &mut Vec<(&'static st
             Kind::Push(repository) => push(&mut reached, &mut client, number, repository, variant),
             Kind::GoOn => go_on(&mut reached, &mut client, number, variant),
             Kind::Look => look(&mut reached, &mut client, variant),
-            Kind::Mount => mount(&mut reached, &mut client),
+            Kind::Mount => mount(&mut reached, &mut client, variant),
             Kind::DeleteManifest => delete_manifest(&mut reached, &mut client, variant),
             Kind::DeleteBlob => delete_blob(&mut reached, &mut client, variant),
             Kind::Cancel => cancel(&mut reached, &mut client),
@@ -130,7 +130,7 @@ fn push(
             Some("the blob is recorded and acknowledged")
         }
         6 => {
-            put_manifest(state, client, repository);
+            put_manifest(state, client, repository, variant);
             client.step = END;
             Some("its manifest is pushed")
         }
@@ -179,15 +179,15 @@ fn record(state: &mut State, client: &mut Client, key: usize, repository: usize,
             state.blob = Some(Blob { key, ..old });
         }
     }
-    state.link(repository);
+    state.link(repository, variant);
     client.age = 0;
 }
 
 /// The transaction of a manifest. It is an error that it is refused while the promise holds.
-fn put_manifest(state: &mut State, client: &mut Client, repository: usize) {
+fn put_manifest(state: &mut State, client: &mut Client, repository: usize, variant: Variant) {
     if state.links[repository].is_some() {
         state.manifests[repository] = true;
-        state.link(repository);
+        state.link(repository, variant);
         state.unchecked[repository] = false;
     } else if client.age <= PATIENCE && !state.taken[repository] {
         state.complaint = Some("a manifest was refused although its blob was promised");
@@ -209,14 +209,14 @@ fn look(state: &mut State, client: &mut Client, variant: Variant) -> Option<&'st
         }
         2 => {
             match state.links[0] {
-                Some(_) => state.link(0),
+                Some(_) => state.link(0, variant),
                 None => client.step = END,
             }
             client.age = 0;
             Some("the blob is promised")
         }
         3 => {
-            put_manifest(state, client, 0);
+            put_manifest(state, client, 0, variant);
             client.step = END;
             Some("a manifest with the blob that was found is pushed")
         }
@@ -224,19 +224,19 @@ fn look(state: &mut State, client: &mut Client, variant: Variant) -> Option<&'st
     }
 }
 
-fn mount(state: &mut State, client: &mut Client) -> Option<&'static str> {
+fn mount(state: &mut State, client: &mut Client, variant: Variant) -> Option<&'static str> {
     client.step += 1;
     match client.step {
         1 => {
             match state.links {
                 [None, None] => client.step = END,
-                _ => state.link(1),
+                _ => state.link(1, variant),
             }
             client.age = 0;
             Some("the blob is mounted")
         }
         2 => {
-            put_manifest(state, client, 1);
+            put_manifest(state, client, 1, variant);
             client.step = END;
             Some("a manifest with the blob that was mounted is pushed")
         }

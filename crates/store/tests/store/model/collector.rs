@@ -7,9 +7,9 @@ use super::state::{GRACE, KEYS, Object, State, Sweep, TIMEOUT};
 pub(super) fn steps(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)>) {
     records(state, variant, next);
     objects(state, variant, next);
-    if state.sweeping.is_some() {
+    if state.sweeping.is_some() || state.seen.is_some() || state.is_blob_seen {
         let mut reached = state.clone();
-        reached.sweeping = None;
+        (reached.sweeping, reached.seen, reached.is_blob_seen) = (None, None, false);
         next.push(("the collection is killed", reached));
     }
 }
@@ -52,6 +52,11 @@ fn records(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)
             (false, _) => {}
         }
     }
+    if state.is_blob_seen {
+        push("the blob that was seen to be needed is checked", &|reached| {
+            reached.check_blob()
+        });
+    }
     if let Some(repository) = state.seen {
         push("the link that was seen to be needed is checked", &|reached| {
             reached.unchecked[repository] = false;
@@ -70,10 +75,11 @@ fn records(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)
         return;
     };
     let is_unlinked = state.links == [None, None];
-    if !is_unlinked && !blob.condemned {
+    if !is_unlinked && !blob.condemned && !state.is_blob_seen {
         push("a blob that a repository has is checked", &|reached| {
-            if let Some(blob) = &mut reached.blob {
-                blob.unchecked = false;
+            reached.is_blob_seen = true;
+            if variant != Variant::KeepBlobLater {
+                reached.check_blob();
             }
         });
     }

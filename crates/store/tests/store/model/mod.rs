@@ -16,7 +16,7 @@ use state::{Blob, State};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variant {
     Protocol,
-    /// A blob is claimed without a look at its repositories.
+    /// A blob is claimed, condemned or not, without a look at which repositories have it.
     ClaimUnlooked,
     /// Links go without a grace time.
     UnlinkAtOnce,
@@ -42,6 +42,10 @@ pub(super) enum Variant {
     LossUnnoted,
     /// A collection notes that a link is needed after the transaction in which it saw that.
     KeepLater,
+    /// It notes so that a repository has the blob.
+    KeepBlobLater,
+    /// No collection is told to look at a new link.
+    LinkUnnoted,
 }
 
 /// Follows every order of steps; the first state in which something is wrong, with the steps to it.
@@ -193,7 +197,7 @@ fn in_no_order_of_steps_is_anything_lost_or_left() {
 /// Each with clients that find it out soon.
 #[test]
 fn each_rule_of_the_protocol_is_needed() {
-    use Kind::{Cancel, DeleteManifest, GoOn, Look, Mount, Push};
+    use Kind::{Cancel, DeleteBlob, DeleteManifest, GoOn, Look, Mount, Push};
     let variants = [
         (Variant::ClaimUnlooked, [Look, Mount]),
         (Variant::UnlinkAtOnce, [Push(0), DeleteManifest]),
@@ -208,6 +212,8 @@ fn each_rule_of_the_protocol_is_needed() {
         (Variant::DeletionUnnoted, [Look, DeleteManifest]),
         (Variant::LossUnnoted, [Push(0), DeleteManifest]),
         (Variant::KeepLater, [Look, DeleteManifest]),
+        (Variant::KeepBlobLater, [Look, DeleteBlob]),
+        (Variant::LinkUnnoted, [Push(0), DeleteManifest]),
     ];
     for (variant, cast) in variants {
         assert!(casts().contains(&cast.to_vec()), "{cast:?} is not explored");

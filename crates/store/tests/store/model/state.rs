@@ -77,6 +77,8 @@ pub(super) struct State {
     pub(super) sweeping: Option<Sweep>,
     /// The repository whose link a collection has seen to be needed, if it notes that in a transaction of its own.
     pub(super) seen: Option<usize>,
+    /// Whether a collection has seen that a repository has the blob, if it notes that in a transaction of its own.
+    pub(super) is_blob_seen: bool,
     /// The fault that a client found.
     pub(super) complaint: Option<&'static str>,
 }
@@ -90,12 +92,20 @@ impl State {
     }
 
     /// The transaction by which a repository has the blob.
-    pub(super) fn link(&mut self, repository: usize) {
-        self.unchecked[repository] |= self.links[repository].is_none();
+    pub(super) fn link(&mut self, repository: usize, variant: Variant) {
+        self.unchecked[repository] |= self.links[repository].is_none() && variant != Variant::LinkUnnoted;
         self.links[repository] = Some(0);
         self.taken[repository] = false;
         if let Some(blob) = self.blob.as_mut().filter(|blob| blob.condemned || blob.unchecked) {
             (blob.condemned, blob.unchecked, blob.age) = (false, false, 0);
+        }
+    }
+
+    /// No collection looks at the blob again until a repository loses it.
+    pub(super) fn check_blob(&mut self) {
+        self.is_blob_seen = false;
+        if let Some(blob) = self.blob.as_mut().filter(|blob| !blob.condemned) {
+            blob.unchecked = false;
         }
     }
 
@@ -141,6 +151,7 @@ impl State {
         self.clients.clear();
         self.sweeping = None;
         self.seen = None;
+        self.is_blob_seen = false;
     }
 
     pub(super) fn wrong(&self) -> Option<&'static str> {

@@ -1,21 +1,10 @@
 //! Mounts of others below directories that Xebec removes are left, whichever part removes them: the cache, containerd's snapshots,
 //! recordings, containers. And every tree that a container can make can be removed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    unreachable_pub,
-    reason = "a test that cannot go on should stop"
-)]
-
-#[path = "../../kernel/tests/isolation/mod.rs"]
-mod isolation;
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use isolation::isolated;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::mount::{MountFlags, mount};
 use xebec_cache::disk::{Disk, RealDisk};
@@ -23,6 +12,8 @@ use xebec_container::{Directories as ContainerDirectories, cleanup_stale};
 use xebec_format::digest::Digest;
 use xebec_recordings::recording_store::KeptRecordings;
 use xebec_snapshotter::directories::{Directories, Looks};
+
+use crate::isolation::isolated;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -35,7 +26,7 @@ fn mount_at(path: &Path) {
 
 #[test]
 fn the_cache_leaves_what_is_mounted() {
-    isolated("the_cache_leaves_what_is_mounted", LIMIT, || {
+    isolated("removed::the_cache_leaves_what_is_mounted", LIMIT, || {
         let directory = tempfile::tempdir().unwrap();
         let layer = directory.path().join("layer");
         mount_at(&layer.join("mounted"));
@@ -47,7 +38,7 @@ fn the_cache_leaves_what_is_mounted() {
 
 #[test]
 fn snapshots_leave_what_is_mounted() {
-    isolated("snapshots_leave_what_is_mounted", LIMIT, || {
+    isolated("removed::snapshots_leave_what_is_mounted", LIMIT, || {
         let directory = tempfile::tempdir().unwrap();
         let directories = Directories::open(directory.path()).unwrap();
         directories.create(1, true, Looks::DEFAULT).unwrap();
@@ -63,7 +54,7 @@ fn snapshots_leave_what_is_mounted() {
 
 #[test]
 fn recordings_leave_what_is_mounted() {
-    isolated("recordings_leave_what_is_mounted", LIMIT, || {
+    isolated("removed::recordings_leave_what_is_mounted", LIMIT, || {
         let directory = tempfile::tempdir().unwrap();
         let (image, name) = (Digest::of(b"image"), Digest::of(b"recording"));
         let mounted = directory
@@ -81,7 +72,7 @@ fn recordings_leave_what_is_mounted() {
 
 #[test]
 fn containers_leave_what_is_mounted() {
-    isolated("containers_leave_what_is_mounted", LIMIT, || {
+    isolated("removed::containers_leave_what_is_mounted", LIMIT, || {
         let directory = tempfile::tempdir().unwrap();
         let dirs = ContainerDirectories {
             state: directory.path().join("state"),
@@ -101,7 +92,7 @@ fn containers_leave_what_is_mounted() {
 /// A container can make a tree that is deeper than this process may open files, or call itself.
 #[test]
 fn snapshots_of_any_depth_are_deleted() {
-    isolated("snapshots_of_any_depth_are_deleted", LIMIT, || {
+    isolated("removed::snapshots_of_any_depth_are_deleted", LIMIT, || {
         let directory = tempfile::tempdir().unwrap();
         // Not on a disk, which others may keep busy.
         mount("none", directory.path(), "tmpfs", MountFlags::empty(), c"").unwrap();
