@@ -21,7 +21,8 @@ pub struct StoreConfig {
     pub max_manifest: u64,
     /// No blob is larger than so many bytes.
     pub max_blob: u64,
-    /// No repository has more uploads under way, those included that nobody continues until they are given up.
+    /// No repository has many more uploads under way (some hundreds of each node), those included that nobody continues until they are
+    /// given up.
     pub max_uploads: u32,
     /// So many bytes of the root directory's disk stay free: with less, no blob and no manifest is taken.
     pub reserve: u64,

@@ -26,6 +26,7 @@
 //! | `database` | the two engines of records, and migrations |
 //! | `objects` | the two engines of objects |
 //! | `sessions` | uploads that this process continues |
+//! | `upload_counts` | how many uploads each repository has under way, about |
 //! | `watched` | answers for those who watch, which cost something and are remembered |
 //! | `pulls` | when things were pulled, until it is written |
 //! | `digest`, `name`, `model`, `config`, `error` | what goes in and comes out |
@@ -42,6 +43,7 @@ mod pulls;
 mod records;
 mod sessions;
 mod store;
+mod upload_counts;
 mod watched;
 
 pub use self::config::{DatabaseConfig, ObjectsConfig, PostgresTls, Protection, StoreConfig, TlsWanted};

@@ -14,6 +14,7 @@ use crate::objects::Objects;
 use crate::pulls::Pulls;
 use crate::records::garbage;
 use crate::sessions::Sessions;
+use crate::upload_counts::UploadCounts;
 use crate::watched::{Check, Remembered, Sums, Transactions, Waiting};
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
@@ -27,6 +28,7 @@ pub(crate) struct Inner {
     pub(crate) database: Database,
     pub(crate) objects: Objects,
     pub(crate) sessions: Sessions,
+    pub(crate) upload_counts: UploadCounts,
     pub(crate) pulls: Pulls,
     pub(crate) sums: Remembered<Sums>,
     pub(crate) waiting: Remembered<Waiting>,
@@ -66,6 +68,7 @@ impl Store {
                 database,
                 objects,
                 sessions: Sessions::default(),
+                upload_counts: UploadCounts::default(),
                 pulls: Pulls::default(),
                 sums: Remembered::default(),
                 waiting: Remembered::default(),

@@ -370,7 +370,10 @@ mod tests {
     #[tokio::test]
     async fn bytes_that_the_disk_did_not_take_are_not_there_for_the_next_writer() {
         let top = tempfile::tempdir().unwrap();
-        let (directory, key) = (Directory::open(top.path()).unwrap(), crate::objects::new_key().unwrap());
+        let (directory, key) = (
+            Directory::open(top.path()).unwrap(),
+            crate::objects::new_key().unwrap(),
+        );
         let path = directory.path(&key).unwrap();
         let (folder, elsewhere) = (path.parent().unwrap(), top.path().join("elsewhere"));
         let writer = directory.resume(&key).await.unwrap();

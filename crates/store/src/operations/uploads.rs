@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, pin_mut};
 use tokio::sync::mpsc;
 
+use crate::database::Transaction;
 use crate::digest::{Algorithm, Digest, Hasher};
 use crate::error::{AppendError, Result, StoreError};
 use crate::model::{Blob, Garbage, UploadRecord};
@@ -45,22 +46,35 @@ impl Store {
         let id = UploadId::random().map_err(random)?;
         let object = new_key().map_err(random)?;
         let writer = self.inner.objects.begin(&object);
-        let (of, begun, most) = (repository.clone(), id.clone(), self.inner.config.max_uploads);
-        let is_begun = self
-            .write_records("begin an upload", move |tx| {
-                uploads::begin(tx, &of, &begun, &object, most, now())
-            })
-            .await?;
-        if !is_begun {
-            let repository = repository.clone();
-            return Err(StoreError::TooManyUploads { repository, most });
-        }
+        self.check_uploads(repository).await?;
+        let (of, begun) = (repository.clone(), id.clone());
+        self.write_records("begin an upload", move |tx| {
+            uploads::begin(tx, &of, &begun, &object, now())
+        })
+        .await?;
+        self.inner.upload_counts.begun(repository);
         if let Some(writer) = writer
             && let Some((held, _)) = self.inner.sessions.hold(&id)
         {
             held.leave(writer);
         }
         Ok(id)
+    }
+
+    async fn check_uploads(&self, repository: &RepositoryName) -> Result<()> {
+        let (counts, most) = (&self.inner.upload_counts, self.inner.config.max_uploads);
+        if !counts.is_due(repository, most) {
+            return Ok(());
+        }
+        let of = repository.clone();
+        let count = move |tx: &mut dyn Transaction| uploads::count(tx, &of, most);
+        let counted = self.read_records("count a repository's uploads", count).await?;
+        if counted >= most {
+            let repository = repository.clone();
+            return Err(StoreError::TooManyUploads { repository, most });
+        }
+        counts.counted(repository, counted);
+        Ok(())
     }
 
     /// How many bytes of an upload are safely here; `None` if the repository has no such upload.

@@ -6,28 +6,35 @@ use crate::name::{RepositoryName, UploadId};
 use crate::objects::{Note, Released};
 use crate::records::{garbage, repositories};
 
-/// Begins one; `false` if the repository has so many already.
+/// Begins an upload, whose bytes go to `object`.
 pub(crate) fn begin(
     tx: &mut dyn Transaction,
     repository: &RepositoryName,
     id: &UploadId,
     object: &str,
-    most: u32,
     now: u64,
-) -> Result<bool, DatabaseError> {
+) -> Result<(), DatabaseError> {
     let repository = repositories::find_or_make(tx, repository, now)?;
-    let last = tx.first(
-        "SELECT 1 FROM uploads WHERE repository = $1 LIMIT 1 OFFSET $2",
-        &[repository.into(), i64::from(most.saturating_sub(1)).into()],
-    )?;
-    if last.is_some() {
-        return Ok(false);
-    }
     tx.execute(
         "INSERT INTO uploads (id, repository, object, size, started, touched) VALUES ($1, $2, $3, 0, $4, $4)",
         &[id.into(), repository.into(), object.into(), now.into()],
     )?;
-    Ok(true)
+    Ok(())
+}
+
+/// The number of uploads that a repository has under way, or `most` if that is less.
+pub(crate) fn count(
+    tx: &mut dyn Transaction,
+    repository: &RepositoryName,
+    most: u32,
+) -> Result<u32, DatabaseError> {
+    let row = tx.first(
+        "SELECT COUNT(*) FROM (SELECT 1 FROM uploads JOIN repositories ON repositories.id = repository
+         WHERE name = $1 LIMIT $2) AS begun",
+        &[repository.into(), i64::from(most).into()],
+    )?;
+    let count = row.map_or(Ok(0), |mut row| row.unsigned(0))?;
+    Ok(u32::try_from(count).unwrap_or(most))
 }
 
 pub(crate) fn find(
