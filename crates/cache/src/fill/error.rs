@@ -128,4 +128,22 @@ mod tests {
             format!("cannot fetch bytes 1..9 of layer {layer}: 8 bytes came instead of 9")
         );
     }
+
+    #[test]
+    fn a_full_disk_is_told_with_what_helps_and_no_other_failure_is() {
+        let said = |full| {
+            let (layer, reason) = (Digest::of(b"layer"), "it says so".to_owned());
+            FillError::Disk {
+                layer,
+                span: 7,
+                reason,
+                full,
+            }
+            .to_string()
+        };
+        assert!(
+            said(true).ends_with(": it says so. Make room on the file system; the next read tries again")
+        );
+        assert!(said(false).ends_with("to the cache: it says so"));
+    }
 }

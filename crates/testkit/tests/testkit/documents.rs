@@ -4,12 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn top() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
-}
+use crate::project::top;
 
 /// Documents in these folders, not in those below them.
 const FOLDERS: &[&str] = &[

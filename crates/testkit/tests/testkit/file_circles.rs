@@ -10,14 +10,10 @@ mod functions;
 mod modules;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use self::modules::Sources;
-
-fn crates() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap().to_owned()
-}
+use crate::project;
 
 /// The circles of a crate, largest first, each with the uses in it, as "file → file (item)".
 fn circles_of(root: &Path) -> Vec<(usize, String)> {
@@ -48,7 +44,7 @@ fn circles_of(root: &Path) -> Vec<(usize, String)> {
 #[test]
 fn files_do_not_use_each_other_in_circles() {
     let mut wrong = Vec::new();
-    let crates = crates();
+    let crates = project::crates();
     let below = fs::read_dir(&crates).unwrap().map(|entry| entry.unwrap().path());
     let top = crates.parent().unwrap();
     // The end-to-end tests are a crate, too.

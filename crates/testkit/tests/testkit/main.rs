@@ -11,4 +11,5 @@ mod dependency_direction;
 mod documents;
 mod file_circles;
 mod nothing_of_others;
+mod project;
 mod test_programs;

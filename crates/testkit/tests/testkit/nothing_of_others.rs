@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use crate::project;
 
 /// How such calls begin. Those of the kernel crate have wrappers with the same names.
 const CALLS: &[&str] = &[
@@ -55,27 +56,6 @@ const CALLS: &[&str] = &[
 /// Below this heading they are listed.
 const HEADING: &str = "## What is unmounted, removed, ended and overwritten";
 
-fn top() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
-        .to_owned()
-}
-
-/// The sources below a directory, without those of tests.
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && name != "tests" {
-            sources(&path, found);
-        } else if name.ends_with(".rs") && name != "tests.rs" {
-            found.push(path);
-        }
-    }
-}
-
 /// Whether a source calls one of them, outside of its tests and comments.
 fn calls(text: &str) -> Option<&str> {
     let product = text.split("\n#[cfg(test)]\n").next().unwrap();
@@ -107,19 +87,13 @@ fn listed(page: &str) -> BTreeSet<String> {
 
 #[test]
 fn each_call_that_takes_something_away_is_listed() {
-    let page = fs::read_to_string(top().join("docs/security.md")).unwrap();
+    let page = fs::read_to_string(project::top().join("docs/security.md")).unwrap();
     let listed = listed(&page);
-    let crates = top().join("crates");
-    let mut files = Vec::new();
-    for entry in fs::read_dir(&crates).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("testkit") {
-            sources(&path.join("src"), &mut files);
-        }
-    }
-    assert!(files.len() > 100, "the sources are not where they were");
+    let crates = project::crates();
+    let files = project::sources().into_iter();
+    let of_tests = crates.join("testkit");
     let mut with_calls = BTreeSet::new();
-    for path in files {
+    for path in files.filter(|path| !path.starts_with(&of_tests)) {
         let name = path.strip_prefix(&crates).unwrap().to_string_lossy().into_owned();
         if let Some(line) = calls(&fs::read_to_string(&path).unwrap()) {
             assert!(

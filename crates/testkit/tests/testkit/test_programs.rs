@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::project;
+
 /// The test programs that Cargo finds in a crate by itself: files in `tests/`, and folders there that have a `main.rs`.
 fn test_programs(of: &Path) -> Vec<String> {
     let entries = fs::read_dir(of.join("tests")).into_iter().flatten();
@@ -15,9 +17,8 @@ fn test_programs(of: &Path) -> Vec<String> {
 
 #[test]
 fn a_crate_has_one_test_program() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut with_one = 0;
-    for entry in fs::read_dir(crates).unwrap() {
+    for entry in fs::read_dir(project::crates()).unwrap() {
         let programs = test_programs(&entry.unwrap().path());
         assert!(
             programs.len() < 2,

@@ -1,7 +1,8 @@
 //! Functions fit a screen, or their comments say why they do not.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use crate::project;
 
 /// Lines of a function, from its name to its end.
 const MOST_LINES: usize = 60;
@@ -74,32 +75,11 @@ fn has_reason(above: &[&str]) -> bool {
     text.join(" ").contains(REASON)
 }
 
-/// The sources below a directory, without those of tests.
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && name != "tests" {
-            sources(&path, found);
-        } else if name.ends_with(".rs") && name != "tests.rs" {
-            found.push(path);
-        }
-    }
-}
-
 #[test]
 fn functions_fit_a_screen_or_say_why_not() {
-    let crates = super::crates();
-    let mut files = Vec::new();
-    for entry in fs::read_dir(&crates).unwrap() {
-        let directory = entry.unwrap().path().join("src");
-        if directory.is_dir() {
-            sources(&directory, &mut files);
-        }
-    }
-    assert!(files.len() > 100, "the sources are not where they were");
+    let crates = project::crates();
     let mut wrong = Vec::new();
-    for path in files {
+    for path in project::sources() {
         let name = path.strip_prefix(&crates).unwrap().display();
         for Long { line, lines } in long_functions(&fs::read_to_string(&path).unwrap()) {
             wrong.push(format!("crates/{name}:{line} has {lines} lines"));
