@@ -151,3 +151,38 @@ fn put_entry(xattr: &Xattr, out: &mut Vec<u8>) {
     out.extend_from_slice(&xattr.value);
     out.resize(out.len().next_multiple_of(4), 0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::{Inode, InodeKind};
+    use crate::layer::Metadata;
+
+    /// The bytes of the shared area, if so many inodes have the same attribute of eight bytes.
+    fn shared_bytes(inodes: usize) -> usize {
+        let xattr = Xattr {
+            name: b"user.a".to_vec(),
+            value: b"abc".to_vec(),
+        };
+        assert_eq!(entry_size(&xattr), 8);
+        let inode = Inode {
+            metadata: Metadata {
+                xattrs: vec![xattr],
+                ..Metadata::default()
+            },
+            links: 1,
+            kind: InodeKind::Directory { children: Vec::new() },
+        };
+        let tree = ImageTree {
+            inodes: vec![inode; inodes],
+            root: InodeId(0),
+        };
+        Shared::of(&tree).unwrap().area.len()
+    }
+
+    #[test]
+    fn an_attribute_is_shared_when_that_takes_less_space() {
+        // Twice eight bytes are as many as eight and two references.
+        assert_eq!([1, 2, 3, 4].map(shared_bytes), [0, 0, 8, 8]);
+    }
+}

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// How long the answer to a part is held.
 const HELD: Duration = Duration::from_millis(150);
+const CONFLICT: &[u8] = b"HTTP/1.1 409 Conflict\r\ncontent-length: 0\r\n\r\n";
 const REFUSAL: &[u8] = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
 
 #[derive(Default)]
@@ -27,6 +28,7 @@ struct Seen {
     objects_held: AtomicUsize,
     holds_completions: AtomicBool,
     completions_held: AtomicUsize,
+    conflicts: AtomicUsize,
 }
 
 /// The gate, as long as the test runs.
@@ -63,6 +65,11 @@ impl Gate {
     /// The numbers of the parts that were sent, counted from 1.
     pub(crate) fn sent(&self) -> Vec<usize> {
         self.seen.sent.lock().clone()
+    }
+
+    /// Answers that the next so many objects conflict with other requests, and stores none of them.
+    pub(crate) fn conflict(&self, objects: usize) {
+        self.seen.conflicts.store(objects, Ordering::SeqCst);
     }
 
     /// Lets tails through from now on, or no longer, and never says that they are stored.
@@ -115,6 +122,16 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, seen: &Seen) -> io::
             seen.most.fetch_max(now, Ordering::SeqCst);
         }
         let is_object = head.starts_with("PUT ") && part.is_none();
+        let less = |left: usize| left.checked_sub(1);
+        if is_object
+            && seen
+                .conflicts
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
+                .is_ok()
+        {
+            client.write_all(CONFLICT).await?;
+            continue;
+        }
         if is_object && seen.holds_objects.load(Ordering::SeqCst) {
             seen.objects_held.fetch_add(1, Ordering::SeqCst);
             while seen.holds_objects.load(Ordering::SeqCst) {

@@ -41,6 +41,30 @@ fn bytes(length: usize) -> Vec<u8> {
     bytes
 }
 
+/// A server says so while it removes the folder that the last object has left.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_conflicts_with_another_request_is_put_again() {
+    let Some((test, gate)) = behind_a_gate().await else {
+        return;
+    };
+    let (a, content) = (name("a"), bytes(1000));
+    let id = test.store.begin_upload(&a).await.unwrap();
+    gate.conflict(3);
+    let sent = test.store.append(&a, &id, Some(0), body(&[&content])).await;
+    assert_eq!(sent.unwrap(), 1000);
+    let blob = test
+        .store
+        .finish_upload(&a, &id, &digest(&content))
+        .await
+        .unwrap();
+    assert!(contents(&test.store, &blob).await == content);
+    // One that always does is not put for ever.
+    let id = test.store.begin_upload(&a).await.unwrap();
+    gate.conflict(usize::MAX);
+    let sent = test.store.append(&a, &id, Some(0), body(&[&content])).await;
+    assert!(sent.is_err());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_few_parts_of_an_upload_are_sent_at_the_same_time() {
     let Some((test, gate)) = behind_a_gate().await else {

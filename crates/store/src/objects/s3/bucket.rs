@@ -18,6 +18,10 @@ use crate::config::ObjectsConfig;
 
 /// A store that says nothing for so long is away.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What conflicts with another request is put again after this pause, and after twice as long each time until that is longer than the
+/// longest: eight times within a second and a third.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(640);
 /// So many parts of the first size are on their way in all uploads together, beside the one that each may wait for. Each is in memory.
 const PARTS_AHEAD: usize = 16;
 
@@ -99,6 +103,23 @@ impl Bucket {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
         }
         Ok(found.into_stream().map(|piece| piece.map_err(from_store)).boxed())
+    }
+
+    /// Puts an object, under a key that has no other content. A server may answer that it conflicts with another request, as one that
+    /// removes the folder of an object that is gone (`OperationAborted` of Amazon's, any failure to make a folder of versitygw's): nothing
+    /// is stored then, and it is put again.
+    pub(super) async fn put(&self, key: &str, content: Bytes) -> io::Result<()> {
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let put = self.client.put(&self.path(key), content.clone().into()).await;
+            match put {
+                Err(object_store::Error::AlreadyExists { .. }) if pause <= LONGEST_PAUSE => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                put => return put.map(drop).map_err(from_store),
+            }
+        }
     }
 
     pub(super) async fn remove(&self, path: &Path) -> io::Result<()> {

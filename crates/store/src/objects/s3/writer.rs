@@ -345,9 +345,7 @@ impl PartWriter {
         }
         self.is_written = true;
         let tail = Bytes::copy_from_slice(&self.tail);
-        let path = self.bucket.path(&self.key);
-        let put = self.bucket.client.put(&path, tail.into()).await;
-        put.map_err(from_store)?;
+        self.bucket.put(&self.key, tail).await?;
         self.stored = Some(self.tail.len());
         self.progress.tail = self.tail.len() as u64;
         self.progress.tail_key = Some(self.key.clone());
