@@ -41,6 +41,27 @@ fn bytes(length: usize) -> Vec<u8> {
     bytes
 }
 
+/// A port that was free a moment ago stands for a server that is away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_objects_that_is_away_does_not_answer() {
+    let Some((test, _gate)) = behind_a_gate().await else {
+        return;
+    };
+    test.store.objects_answer().await.unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    let mut config = test.store.config().clone();
+    if let ObjectsConfig::S3 { endpoint, .. } = &mut config.objects {
+        *endpoint = Some(address);
+    }
+    let away = Store::open(&config).await.unwrap();
+    let error = away.objects_answer().await.unwrap_err();
+    assert!(error.contains("object store"), "{error}");
+    // The database is another server.
+    away.database_answers().await.unwrap();
+}
+
 /// A server says so while it removes the folder that the last object has left.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_conflicts_with_another_request_is_put_again() {
