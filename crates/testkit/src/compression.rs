@@ -39,7 +39,7 @@ impl Compression {
         match self {
             Compression::Tar => Ok(plain.to_vec()),
             Compression::Gzip(level) => gzip_member(plain, level),
-            Compression::GzipMembers(size) => in_parts(plain, size, |part| gzip_member(part, 6)),
+            Compression::GzipMembers(size) => in_parts(plain, size, |part| gzip_member(part, 1)),
             Compression::Zstd => zstd::bulk::compress(plain, 3),
             Compression::ZstdFrames(size) => in_parts(plain, size, |part| zstd::bulk::compress(part, 3)),
         }

@@ -55,7 +55,7 @@ fn most_held(lab: &Lab<'_>, root: &str) -> Result<u64> {
 /// Another image, mounted before what is tried and after it.
 fn mount_another(lab: &Lab<'_>, repository: &str) -> Result<()> {
     let file = contents(7, 300_000);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, repository)?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     expect_contents(&mnt.join("file"), &file)
@@ -69,7 +69,7 @@ fn repeated(lab: &Lab<'_>, files: usize, times: usize) -> Result<Names> {
         tar.file(format!("d/file{number}"), format!("{number}").as_bytes());
     }
     let plain = tar.into_bytes();
-    let once = ImageBuilder::new().layer(&plain, Compression::Gzip(6))?.build();
+    let once = ImageBuilder::new().layer(&plain, Compression::Gzip(1))?.build();
     let names = lab.push_indexed(&once, "app")?;
     lab.xebec("root", &["pull", &names.tag])?.expect(0, &[])?;
     let layer = once.layers.first().context("no layer")?;

@@ -93,7 +93,7 @@ fn wrong_bytes(world: &World, compression: Compression) -> Result<Outcome> {
 fn garbled(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(3, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     lab.registry.inject(When::blob().range(true), Fault::WrongBytes);
@@ -112,7 +112,7 @@ fn garbled(world: &World) -> Result<Outcome> {
 fn disk_full(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(4, 12 << 20);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     lab::mount_small(&lab.path("root"), 32 << 20)?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
@@ -177,7 +177,7 @@ fn misbehaves(world: &World, fault: &Fault) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     // In layers of their own, so that reading ahead in one brings nothing of the other.
     let (one, two) = (contents(5, FILE), contents(6, FILE));
-    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
 
@@ -264,7 +264,7 @@ fn token_expires(world: &World) -> Result<Outcome> {
     };
     let lab = Lab::with(world, options)?;
     let (one, two) = (contents(7, FILE), contents(8, FILE));
-    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     let before = lab.registry.tokens_given();
@@ -286,7 +286,7 @@ fn redirect_expires(world: &World) -> Result<Outcome> {
     };
     let lab = Lab::with(world, options)?;
     let (one, two) = (contents(9, FILE), contents(10, FILE));
-    let image = lab::image(&[&[("one", &one), ("two", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &one), ("two", &two)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     let file = std::fs::File::open(mnt.join("one"))?;
@@ -321,7 +321,7 @@ fn no_referrers_api(world: &World) -> Result<Outcome> {
     let lab = Lab::with(world, options)?;
     let (one, two) = (contents(14, FILE), contents(15, FILE));
     for (repository, file) in [("one", &one), ("two", &two)] {
-        let image = lab::image(&[&[("file", file)]], Compression::Gzip(6))?;
+        let image = lab::image(&[&[("file", file)]], Compression::Gzip(1))?;
         let names = lab.push_indexed(&image, repository)?;
         let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
         expect_contents(&mnt.join("file"), file)?;
@@ -333,7 +333,7 @@ fn no_referrers_api(world: &World) -> Result<Outcome> {
 fn nothing_listens(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(11, FILE);
-    let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app")?;
+    let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(1))?, "app")?;
     lab.xebec("root", &["pull", "--complete", &names.tag])?
         .expect(0, &[])?;
     let other = names.tag.replace("/app:", "/unknown:");
@@ -348,7 +348,7 @@ fn nothing_listens(world: &World) -> Result<Outcome> {
 fn connections_reset(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(11, FILE);
-    let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app")?;
+    let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(1))?, "app")?;
     lab.xebec("root", &["pull", "--complete", &names.tag])?
         .expect(0, &[])?;
     let other = names.tag.replace("/app:", "/unknown:");

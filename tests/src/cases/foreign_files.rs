@@ -47,7 +47,7 @@ fn table() -> Result<Vec<String>> {
 fn unmounting(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(1, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "image")?;
     let mnt = lab.mount("root", &names.tag, &[])?;
     expect_contents(&mnt.join("file"), &file)?;
@@ -102,7 +102,7 @@ fn unmounting(world: &World) -> Result<Outcome> {
 fn mounting(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(2, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "image")?;
     let others = lab.mount_point("others")?;
     mount_small(&others, 1 << 20)?;
@@ -131,7 +131,7 @@ fn mounting(world: &World) -> Result<Outcome> {
     let path = mnt.to_str().context("a path that is no text")?;
     lab.xebec("root", &["mount", &names.tag, path])?.expect(0, &[])?;
     ensure!(table()? == before, "it was mounted twice");
-    let other = lab::image(&[&[("file", b"other")]], Compression::Gzip(6))?;
+    let other = lab::image(&[&[("file", b"other")]], Compression::Gzip(1))?;
     let other = lab.push_indexed(&other, "other")?;
     lab.xebec("root", &["mount", &other.tag, path])?
         .expect(USAGE, &[path, &names.tag])?;
@@ -146,7 +146,7 @@ fn mounting(world: &World) -> Result<Outcome> {
 /// Names of containers and images are no paths.
 fn names(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
-    let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "image")?;
     lab.mount("root", &names.tag, &[])?;
     let before = table()?;
@@ -179,7 +179,7 @@ fn listing(directory: &Path) -> Result<Vec<u8>> {
 /// Directories that are not Xebec's, or are it for something else, are not taken for its root or run directory.
 fn directories(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
-    let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "image")?;
     let _mounted = lab.mount("root", &names.tag, &[])?;
     let own = |name: &str| lab.path(name).display().to_string();
@@ -232,7 +232,7 @@ fn directories(world: &World) -> Result<Outcome> {
 /// Mounts of others where Xebec is about to mount, or to clean up, stay, and messages name them.
 fn in_the_way(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
-    let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", b"x")]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "image")?;
     lab.xebec("root", &["images"])?.expect(0, &[])?;
     let guarded = lab.path("root-run").join("guarded");

@@ -40,7 +40,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// An image with one file, `file`, of contents that its number determines.
 fn push(lab: &Lab<'_>, number: u64) -> Result<Names> {
     let file = contents(number, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     lab.push_indexed(&image, &format!("image{number}"))
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
 fn daemon_of_a_complete_image(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let (one, two) = (contents(33, 3 << 20), contents(34, 3 << 20));
-    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy", "--complete"])?;
     // Held open by a reader that has read a part of it.

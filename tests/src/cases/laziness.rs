@@ -36,7 +36,7 @@ pub(crate) fn cases() -> Vec<Case> {
 fn required(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(41, 2 << 20);
-    let names = lab.push(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app");
+    let names = lab.push(&lab::image(&[&[("file", &file)]], Compression::Gzip(1))?, "app");
     let refused = lab.try_mount("root", &names.tag, &["--require-lazy"])?;
     refused.expect(5, &["cannot start lazily", "xebec index --push"])?;
     let blobs = lab
@@ -57,7 +57,7 @@ fn required(world: &World) -> Result<Outcome> {
 fn first_use(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let (one, two) = (contents(42, 2 << 20), contents(43, 100_000));
-    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(1))?;
     let names = lab.push(&image, "app");
     let mnt = lab.mount_point("mnt")?;
     let place = mnt.to_string_lossy().into_owned();
@@ -116,7 +116,7 @@ fn one_zstd_frame(world: &World) -> Result<Outcome> {
 fn complete(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(45, 5 << 20);
-    let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(6))?, "app")?;
+    let names = lab.push_indexed(&lab::image(&[&[("file", &file)]], Compression::Gzip(1))?, "app")?;
     let before = lab.mount("root", &names.tag, &["--require-lazy"])?;
     lab.xebec("root", &["pull", "--complete", &names.tag])?
         .expect(0, &[])?;
@@ -155,7 +155,7 @@ fn files_are_shared(world: &World) -> Result<Outcome> {
         borrow("own", b"one's own"),
         borrow("own", b"two's own and longer"),
     );
-    let first = lab.push_indexed(&lab::image(&[&one], Compression::Gzip(6))?, "first")?;
+    let first = lab.push_indexed(&lab::image(&[&one], Compression::Gzip(1))?, "first")?;
     let second = lab.push_indexed(&lab::image(&[&two], Compression::Gzip(9))?, "second")?;
     lab.xebec("root", &["pull", "--complete", &first.tag])?
         .expect(0, &[])?;
@@ -225,7 +225,7 @@ fn indexes_are_shared(world: &World) -> Result<Outcome> {
     let mut layers = Vec::new();
     for (repository, seed) in [("app", 49), ("other", 50)] {
         let file = contents(seed, 100_000);
-        let image = lab::image(&[&[("base", &base)], &[("file", &file)]], Compression::Gzip(6))?;
+        let image = lab::image(&[&[("base", &base)], &[("file", &file)]], Compression::Gzip(1))?;
         layers.push(image.layers.iter().map(|layer| layer.digest.to_string()).next());
         let names = lab.push_indexed(&image, repository)?;
         let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;

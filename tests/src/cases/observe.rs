@@ -53,7 +53,7 @@ fn files(lab: &Lab<'_>, names: &[&str]) -> Result<Names> {
         .map(|(name, bytes)| [(*name, bytes.as_slice())])
         .collect();
     let layers: Vec<&[(&str, &[u8])]> = files.iter().map(|file| file.as_slice()).collect();
-    lab.push_indexed(&lab::image(&layers, Compression::Gzip(6))?, "app")
+    lab.push_indexed(&lab::image(&layers, Compression::Gzip(1))?, "app")
 }
 
 /// A process of its own that reads a file.

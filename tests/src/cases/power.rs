@@ -45,7 +45,7 @@ fn cut_under_load(world: &World) -> Result<Outcome> {
     let mut images = Vec::new();
     for seed in 1..=IMAGES {
         let file = contents(seed, FILE);
-        let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+        let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
         images.push(lab.push_indexed(&image, &format!("image{seed}"))?);
     }
     let mut random = fastrand::Rng::with_seed(5);
@@ -108,7 +108,7 @@ fn damage_heals(world: &World) -> Result<Outcome> {
     ];
     let lab = Lab::new(world)?;
     let (one, two) = (contents(1, FILE), contents(2, FILE));
-    let image = lab::image(&[&[("one", &one), ("two", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &one), ("two", &two)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "image")?;
     for name in DAMAGED {
         let root = format!("root-{name}");

@@ -45,7 +45,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// An image with one file, `file`, of contents that its number determines.
 fn push(lab: &Lab<'_>, number: u64) -> Result<Names> {
     let file = contents(number, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     lab.push_indexed(&image, &format!("image{number}"))
 }
 
@@ -140,8 +140,8 @@ fn freed_after_a_stop(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let mut images = Vec::new();
     let compressions = [
-        Compression::Gzip(6),
-        Compression::Gzip(6),
+        Compression::Gzip(1),
+        Compression::Gzip(1),
         Compression::Zstd,
         Compression::Tar,
     ];
@@ -408,8 +408,8 @@ fn killed_midway(world: &World) -> Result<Outcome> {
 fn rmi(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let (base, own) = (contents(1, FILE), contents(2, FILE));
-    let shared = lab::image(&[&[("base", &base)]], Compression::Gzip(6))?;
-    let derived = lab::image(&[&[("base", &base)], &[("own", &own)]], Compression::Gzip(6))?;
+    let shared = lab::image(&[&[("base", &base)]], Compression::Gzip(1))?;
+    let derived = lab::image(&[&[("base", &base)], &[("own", &own)]], Compression::Gzip(1))?;
     let (shared, derived) = (
         lab.push_indexed(&shared, "shared")?,
         lab.push_indexed(&derived, "derived")?,

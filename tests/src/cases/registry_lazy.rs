@@ -87,7 +87,7 @@ fn pushed(world: &World) -> Result<Outcome> {
     let registry = start(world, "")?;
     let lab = Lab::new(world)?;
     let (one, two) = (contents(71, 3 << 20), contents(72, 100_000));
-    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(1))?;
     let reference = push(&lab, &registry, &image, "app")?;
     wait_for_index(&registry, "app", &image)?;
     let mnt = lab.mount("root", &reference, &["--require-lazy"])?;
@@ -116,7 +116,7 @@ fn through(world: &World) -> Result<Outcome> {
     );
     let registry = start(world, &upstream)?;
     let file = contents(73, 3 << 20);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     lab.push(&image, "app");
     let reference = format!("{}/hub/app:latest", registry.address);
     let mnt = lab.mount("first", &reference, &[])?;
@@ -146,7 +146,7 @@ fn through_immutable(world: &World) -> Result<Outcome> {
         Ok(run(Command::new("curl").args(["-sSf", "--noproxy", "*", &address]))?.stdout)
     };
     let put = |text: &str| -> Result<Vec<u8>> {
-        let image = lab::image(&[&[("file", text.as_bytes())]], Compression::Gzip(6))?;
+        let image = lab::image(&[&[("file", text.as_bytes())]], Compression::Gzip(1))?;
         lab.push(&image, "app");
         let (bytes, media_type) = (&image.manifest.bytes, image.manifest.media_type.as_str());
         for tag in ["v1", "moving"] {
@@ -183,7 +183,7 @@ fn mirror(world: &World) -> Result<Outcome> {
     let upstream = format!("[[upstream]]\nprefix = \"hub\"\nregistry = \"{host}\"\n");
     let registry = start(world, &upstream)?;
     let file = contents(74, 3 << 20);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push(&image, "app");
     let settings = format!(
         "[[mirrors.\"{host}\"]]\nurl = \"http://{}\"\nresolve_tags = true\n",
@@ -222,7 +222,7 @@ fn signed(world: &World) -> Result<Outcome> {
     let settings = format!("[indexing]\nsign_key = \"{key}\"\nname = \"127.0.0.1:{port}\"\n");
     let registry = OwnRegistry::start_at(world, "own-registry", &settings, port)?;
     let file = contents(75, 3 << 20);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     push(&lab, &registry, &image, "app")?;
     wait_for_index(&registry, "app", &image)?;
     let reference = format!("{}/app@{}", registry.address, image.manifest.digest);

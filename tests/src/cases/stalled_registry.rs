@@ -46,7 +46,7 @@ fn root(lab: &Lab<'_>) -> Result<()> {
 /// Mounts an image, begins what gets stuck, and reads beside it.
 fn read_beside(lab: &Lab<'_>, begin: impl FnOnce() -> Result<Vec<Child>>) -> Result<Duration> {
     let file = contents(1, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
     let stuck = begin()?;
@@ -91,7 +91,7 @@ fn whole_layers(world: &World) -> Result<Outcome> {
     let mut names = Vec::new();
     for number in 0..STUCK {
         let file = contents(number as u64 + 9, 512 << 10);
-        let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+        let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
         for layer in &image.layers {
             let when = When::blob().path(&layer.digest.to_string());
             let bytes_per_second = 4096;

@@ -182,7 +182,7 @@ fn lie_stays_in_its_repository(world: &World) -> Result<Outcome> {
 fn lie_gives_no_files(world: &World) -> Result<Outcome> {
     let lie = Lie::new(world)?;
     let lab = &lie.lab;
-    let victim = lab::image(&[&[("mine", &lie.truth)]], Compression::Gzip(6))?;
+    let victim = lab::image(&[&[("mine", &lie.truth)]], Compression::Gzip(1))?;
     let victim = lab.push_indexed(&victim, "victim")?;
     lie.expect_lie(&lab.mount("root", &lie.liar.tag, &["--require-lazy"])?)?;
     let completed = lab.xebec("root", &["pull", "--complete", &lie.liar.tag])?;
@@ -211,7 +211,7 @@ fn lie_takes_no_files(world: &World) -> Result<Outcome> {
     })?;
     let lab = &lie.lab;
     // Another image with that content is complete and proven here.
-    let victim = lab::image(&[&[("secret", &secret)]], Compression::Gzip(6))?;
+    let victim = lab::image(&[&[("secret", &secret)]], Compression::Gzip(1))?;
     let victim = lab.push_indexed(&victim, "victim")?;
     lab.xebec("root", &["pull", "--complete", &victim.tag])?
         .expect(0, &[])?;

@@ -61,7 +61,7 @@ fn root(lab: &Lab<'_>, name: &str, registries: &str, daemon: &str) -> Result<()>
 fn two_files(lab: &Lab<'_>) -> Result<(Names, Vec<u8>, Vec<u8>)> {
     let (one, two) = (contents(51, FILE), contents(52, FILE));
     // In layers of their own, so that reading ahead in one brings nothing of the other.
-    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &one)], &[("two", &two)]], Compression::Gzip(1))?;
     Ok((lab.push_indexed(&image, "app")?, one, two))
 }
 
@@ -160,7 +160,7 @@ fn time_is_up(world: &World) -> Result<Outcome> {
 fn blob_is_gone(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(53, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     root(&lab, "root", "", "")?;
     let mnt = lab.mount("root", &names.tag, &["--require-lazy"])?;
@@ -272,7 +272,7 @@ fn pull_policy(world: &World) -> Result<Outcome> {
     shows("never", &one, false)?;
     shows("always", &one, true)?;
     // The tag moves.
-    let image = lab::image(&[&[("one", &two)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("one", &two)]], Compression::Gzip(1))?;
     let newer = lab.push_indexed(&image, "app")?;
     shows("missing", &one, false)?;
     shows("never", &one, false)?;
@@ -343,7 +343,7 @@ fn credentials_renewed(world: &World) -> Result<Outcome> {
 fn damaged_mirror(world: &World) -> Result<Outcome> {
     let lab = Lab::new(world)?;
     let file = contents(54, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     let names = lab.push_indexed(&image, "app")?;
     let mirror = FaultyRegistry::start()?;
     let layer = image.layers.first().context("no layer")?;
@@ -377,7 +377,7 @@ fn damaged_mirror(world: &World) -> Result<Outcome> {
 fn another_registry(world: &World) -> Result<Outcome> {
     let (one, other) = (Lab::new(world)?, Lab::new(world)?);
     let file = contents(55, FILE);
-    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(6))?;
+    let image = lab::image(&[&[("file", &file)]], Compression::Gzip(1))?;
     root(&one, "root", "", "")?;
     let mut mounts = Vec::new();
     for lab in [&one, &other] {

@@ -631,3 +631,45 @@ async fn readers_of_large_spans_have_a_share_of_memory() {
     );
     filler.abandon();
 }
+
+/// A registry that never answers. Whoever asks for bytes before these has failed once, and waits for the next try.
+struct FailingBefore(u64);
+
+impl Source for FailingBefore {
+    fn read(&self, Ask { range, progress, .. }: Ask) -> BoxFuture<Result<Fetched, SourceError>> {
+        progress.enter(Phase::Registry);
+        if range.start < self.0 {
+            progress.retry("the registry is down".to_owned());
+            progress.enter(Phase::Pause);
+        }
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_layer_waits_for_its_registry_when_every_fetch_does() {
+    let Filled { source, layer, .. } = &Filled::new(64, &[20 * PAGE, 40 * PAGE]);
+    assert_eq!(source.blob.len() as u64, 64 * PAGE);
+    let filler = Filler::new(layer.clone(), Arc::new(FailingBefore(40 * PAGE)), Arc::default());
+    assert_eq!(filler.pausing(), None);
+    let fetch = |pages: Range<u64>| {
+        let filler = filler.clone();
+        let bytes = pages.start * PAGE..pages.end * PAGE;
+        async move {
+            let ticket = Ticket::default();
+            filler
+                .ensure(bytes, Patience::lasting(Duration::from_millis(20)), &ticket)
+                .await
+                .unwrap_err();
+        }
+    };
+    fetch(0..1).await;
+    let pause = Some(("the registry is down".to_owned(), 1));
+    assert_eq!(filler.pausing(), pause);
+    fetch(20..21).await;
+    assert_eq!(filler.pausing(), pause);
+    fetch(40..41).await;
+    assert_eq!(filler.pausing(), None, "one fetch is under way");
+    filler.abandon();
+    assert_eq!(filler.pausing(), None);
+}

@@ -21,7 +21,7 @@ pub(crate) fn registry(access: Access) -> FaultyRegistry {
     let registry = registry.unwrap();
     let mut tar = TarBuilder::new();
     tar.file("file", "contents");
-    let layer = ImageBuilder::new().layer(&tar.into_bytes(), Compression::Gzip(6));
+    let layer = ImageBuilder::new().layer(&tar.into_bytes(), Compression::Gzip(1));
     let image = layer.unwrap().build();
     for blob in image.layers.iter().chain([&image.config]) {
         registry.put_blob("team/app", blob.bytes.clone());

@@ -9,7 +9,7 @@ pub(crate) fn image(contents: &[u8]) -> Image {
     let mut tar = TarBuilder::new();
     tar.file("file", contents);
     ImageBuilder::new()
-        .layer(&tar.into_bytes(), Compression::Gzip(6))
+        .layer(&tar.into_bytes(), Compression::Gzip(1))
         .unwrap()
         .build()
 }

@@ -9,7 +9,7 @@ use crate::image::{Image, ImageBuilder};
 pub(super) fn gzip_layers(layers: impl IntoIterator<Item = Vec<u8>>) -> io::Result<Image> {
     let mut image = ImageBuilder::new();
     for layer in layers {
-        image = image.layer(&layer, Compression::Gzip(6))?;
+        image = image.layer(&layer, Compression::Gzip(1))?;
     }
     Ok(image.build())
 }

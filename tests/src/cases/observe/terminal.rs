@@ -26,7 +26,7 @@ pub(super) fn run_case(world: &World) -> Result<Outcome> {
     layer.file("late", content(0));
     // In spans of its own.
     layer.file("other", lab::contents(5, 6 << 20));
-    let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(6))?;
+    let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(1))?;
     let names = lab.push_indexed(&image.build(), "app")?;
     let words = |how: &[&'static str]| -> Vec<&str> {
         let begin = [&["run"][..], how].concat();

@@ -44,7 +44,7 @@ impl<'a> Lie<'a> {
     ) -> Result<Self> {
         let lab = Lab::new(world)?;
         let (truth, other) = (contents(21, FILE), contents(22, FILE));
-        let image = lab::image(&[&[("truth", &truth), ("other", &other)]], Compression::Gzip(6))?;
+        let image = lab::image(&[&[("truth", &truth), ("other", &other)]], Compression::Gzip(1))?;
         let liar = lab.push(&image, "app");
         let artifact = attach_lie(&lab, &image, &liar, spoil)?;
         Ok(Self {
