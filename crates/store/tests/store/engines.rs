@@ -14,9 +14,19 @@ struct Server {
     variables: Vec<(&'static str, String)>,
 }
 
+/// No test ends the server or the machine, so nothing that the server waits for or writes twice for their sake is tried here.
+const SETTINGS: [&str; 6] = [
+    "max_connections=300",
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "wal_level=minimal",
+    "max_wal_senders=0",
+];
+
 fn postgres(programs: &Path) -> Server {
     let directory = tempfile::tempdir().unwrap();
-    let server = servers::postgres(programs, directory.path(), &["max_connections=300"]).unwrap();
+    let server = servers::postgres(programs, directory.path(), &SETTINGS).unwrap();
     Server {
         variables: vec![(POSTGRES, server.address.clone())],
         _server: server,
