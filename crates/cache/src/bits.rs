@@ -137,7 +137,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_bytes_to_write_are_those_with_bits_of_the_range() {
+        let bits = Bits::from_bytes(vec![1, 2, 3, 4], 32);
+        for (range, start, bytes) in [
+            (0..32, 0, &[1, 2, 3, 4][..]),
+            (0..8, 0, &[1]),
+            (8..9, 1, &[2]),
+            (15..17, 1, &[2, 3]),
+            (24..99, 3, &[4]),
+            (9..9, 0, &[]),
+            (32..40, 0, &[]),
+        ] {
+            assert_eq!(bits.bytes_of(&range), (start, bytes), "{range:?}");
+        }
+    }
+
+    #[test]
     fn what_is_near_is_written_together() {
+        assert_eq!(NEAR / 8, 2 << 10, "bytes");
         let runs = [0..2, 5..6, 5 + NEAR..7 + NEAR, 8 + 2 * NEAR..9 + 2 * NEAR];
         let stretches = [0..7 + NEAR, 8 + 2 * NEAR..9 + 2 * NEAR];
         assert_eq!(Bits::stretches(&runs), stretches);

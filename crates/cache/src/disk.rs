@@ -273,3 +273,40 @@ impl DiskFile for RealFile {
         Some(self.0.as_fd())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_of_a_file_system_is_known_if_it_has_a_size() {
+        let directory = tempfile::tempdir().unwrap();
+        let free = RealDisk.free(directory.path()).unwrap();
+        assert!(free.is_some_and(|free| free > 4096), "{free:?}");
+        // A full one is none of unknown size: /proc says that it has no blocks at all.
+        assert_eq!(RealDisk.free(Path::new("/proc")).unwrap(), None);
+        assert!(RealDisk.free(&directory.path().join("missing")).is_err());
+    }
+
+    #[test]
+    fn a_sync_that_the_kernel_refuses_fails() {
+        let null = RealDisk.open(Path::new("/dev/null"), Access::Write).unwrap();
+        assert_eq!(null.sync_data().unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let missing = RealDisk.sync_directory(Path::new("/proc/missing"));
+        assert_eq!(missing.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_hole_keeps_the_length_and_reads_as_zeros() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        let file = RealDisk.open(&path, Access::Create).unwrap();
+        file.write_all_at(&[7; 12288], 0).unwrap();
+        file.punch(8192..16384).unwrap();
+        file.punch(0..4096).unwrap();
+        assert_eq!(file.length().unwrap(), 12288);
+        let bytes = RealDisk.read(&path).unwrap();
+        assert!(bytes[4096..8192].iter().all(|byte| *byte == 7));
+        assert!(bytes[..4096].iter().chain(&bytes[8192..]).all(|byte| *byte == 0));
+    }
+}

@@ -572,3 +572,25 @@ fn slice(bytes: &Bytes, start: u64, range: &Range<u64>) -> Bytes {
         _ => Bytes::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_not_inside_of_the_bytes_is_empty() {
+        let bytes = Bytes::from_static(b"0123456789");
+        for (range, part) in [
+            (100..110, &b"0123456789"[..]),
+            (103..105, b"34"),
+            (110..110, b""),
+            (99..105, b""),
+            (105..111, b""),
+            (111..112, b""),
+        ] {
+            assert_eq!(slice(&bytes, 100, &range), part, "{range:?}");
+        }
+        let backwards = Range { start: 105, end: 103 };
+        assert_eq!(slice(&bytes, 100, &backwards), b""[..]);
+    }
+}

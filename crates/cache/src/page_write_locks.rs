@@ -103,4 +103,39 @@ mod tests {
             assert_eq!(overlap(one, other), expected, "{one:?} {other:?}");
         }
     }
+
+    #[test]
+    fn who_writes_alone_waits_for_those_at_the_same_pages_and_they_for_it() {
+        use Sharing::{Exclusive, Shared};
+        for (held, taken) in [(Shared, Exclusive), (Exclusive, Shared), (Exclusive, Exclusive)] {
+            let locks = PageWriteLocks::default();
+            let elsewhere = locks.take(&[9..12], Exclusive);
+            let first = locks.take(&[0..3, 5..9], held);
+            std::thread::scope(|scope| {
+                let (took, is_taken) = std::sync::mpsc::channel();
+                scope.spawn({
+                    let locks = &locks;
+                    move || {
+                        let _second = locks.take(&[8..9], taken);
+                        took.send(()).unwrap();
+                    }
+                });
+                let wait = std::time::Duration::from_millis(50);
+                assert!(is_taken.recv_timeout(wait).is_err(), "{held:?} {taken:?}");
+                drop(elsewhere);
+                assert!(is_taken.recv_timeout(wait).is_err(), "{held:?} {taken:?}");
+                drop(first);
+                is_taken.recv().unwrap();
+            });
+            assert!(locks.held.lock().is_empty());
+        }
+    }
+
+    #[test]
+    fn those_that_share_pages_do_not_wait_for_each_other() {
+        let locks = PageWriteLocks::default();
+        let _one = locks.take(&[0..3], Sharing::Shared);
+        let _other = locks.take(&[2..4], Sharing::Shared);
+        let _behind = locks.take(&[4..5], Sharing::Exclusive);
+    }
 }

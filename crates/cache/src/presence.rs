@@ -512,4 +512,34 @@ mod tests {
             assert_eq!(open(dir.path(), NEXT_BOOT).missing(0..20), [3..20]);
         }
     }
+
+    #[test]
+    fn a_look_at_a_damaged_bitmap_mends_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let presence = open(dir.path(), BOOT);
+        presence.claim(0..5).unwrap();
+        presence.sync(&OnSync(|| Ok(())), || Ok(())).unwrap();
+        let unverified = dir.path().join("unverified");
+        std::fs::write(&unverified, b"junk").unwrap();
+        let look = Presence::look(Arc::new(RealDisk), dir.path(), 20, BOOT).unwrap();
+        assert_eq!(look.unverified().within([0..20]), [0..5]);
+        assert!(look.is_durable(), "there is nothing that it could do");
+        assert!(look.unverified().set(&[1..2]).is_err());
+        look.unverified().clear(0..20);
+        assert!(!look.sync(&OnSync(|| Ok(())), || Ok(())).unwrap());
+        assert_eq!(std::fs::read(&unverified).unwrap(), b"junk");
+    }
+
+    #[test]
+    fn the_bitmaps_are_as_long_as_their_form_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let presence = open(dir.path(), BOOT);
+        presence.unverified().set(&[3..4]).unwrap();
+        presence.claim(3..4).unwrap();
+        presence.sync(&OnSync(|| Ok(())), || Ok(())).unwrap();
+        for name in [PRESENT, DURABLE, "unverified"] {
+            let length = std::fs::metadata(dir.path().join(name)).unwrap().len();
+            assert_eq!(length, 4096 + 3, "{name}");
+        }
+    }
 }

@@ -332,4 +332,75 @@ mod tests {
         assert_eq!(account.problem.as_deref(), Some("reset"));
         assert_eq!(&*account.sources[0], "r.example");
     }
+
+    #[test]
+    fn a_fetch_pauses_from_a_failure_to_its_next_try_and_no_longer() {
+        let fetch = Progress::default();
+        fetch.enter(Phase::Pause);
+        assert_eq!(fetch.pausing(), None, "nothing failed");
+        for (failures, problem) in [(1, "reset"), (2, "refused")] {
+            fetch.enter(Phase::Registry);
+            assert_eq!(fetch.pausing(), None);
+            fetch.retry(problem.to_owned());
+            fetch.enter(Phase::Pause);
+            assert_eq!(fetch.pausing(), Some((problem.to_owned(), failures)));
+        }
+        fetch.enter(Phase::Body);
+        assert_eq!((fetch.phase(), fetch.pausing()), (Phase::Body, None));
+        fetch.enter(Phase::Pause);
+        fetch.end();
+        assert_eq!(fetch.pausing(), None, "it is given up");
+    }
+
+    #[test]
+    fn failures_before_a_reader_came_are_not_counted_for_it() {
+        let fetches = [Arc::new(Progress::default()), Arc::new(Progress::default())];
+        let fail = |number: usize| fetches[number].retry(format!("of {number}"));
+        fail(0);
+        fail(0);
+        let ticket = Ticket::default();
+        ticket.board(fetches.iter().cloned(), 3, 1);
+        fail(0);
+        fail(1);
+        fail(1);
+        assert_eq!(ticket.account().retries, 2, "of fetches side by side, the most");
+        ticket.board(fetches.iter().take(1).cloned(), 1, 2);
+        fail(0);
+        let account = ticket.account();
+        assert_eq!(account.retries, 2 + 1);
+        assert_eq!((account.spans, account.joined), (3, 2));
+    }
+
+    #[test]
+    fn an_earlier_wait_is_added_to_a_later_one() {
+        let account = |millis, retries, problem: Option<&str>, sources: &[&str]| {
+            let mut phases = Phases::default();
+            phases.add(Phase::Body, Duration::from_millis(millis));
+            Account {
+                phases,
+                phase: Phase::Disk,
+                spans: retries as usize,
+                joined: 4,
+                retries,
+                problem: problem.map(str::to_owned),
+                sources: sources.iter().map(|source| (*source).into()).collect(),
+            }
+        };
+        let mut later = account(30, 2, None, &["one"]);
+        later.put_before(&account(12, 5, Some("reset"), &["two", "one"]));
+        assert_eq!(later.phases.of(Phase::Body), Duration::from_millis(42));
+        assert_eq!(later.phases.total(), Duration::from_millis(42));
+        assert_eq!((later.spans, later.joined, later.retries), (5, 4, 7));
+        assert_eq!(later.problem.as_deref(), Some("reset"));
+        assert_eq!(later.sources, ["one".into(), "two".into()]);
+        later.put_before(&account(0, 0, Some("earlier still"), &[]));
+        assert_eq!(later.problem.as_deref(), Some("reset"));
+    }
+
+    #[test]
+    fn every_phase_has_a_name_of_its_own() {
+        let names = Phase::ALL.map(Phase::name);
+        let expected = ["queue", "token", "registry", "body", "pause", "verify", "disk"];
+        assert_eq!(names, expected);
+    }
 }

@@ -237,6 +237,21 @@ mod tests {
     }
 
     #[test]
+    fn the_last_byte_is_promised_and_none_that_is_kept_back() {
+        let room = Arc::new(Room::default());
+        assert!(matches!(ask(&room, 100, 100), Answer::Promised(_)));
+        let Answer::Promised(_most) = ask(&room, 60, 100) else {
+            panic!("there is room");
+        };
+        assert!(matches!(ask(&room, 40, 100), Answer::Promised(_)));
+        assert!(matches!(ask(&room, 41, 100), Answer::Taken));
+        let unknown = room.promise(1 << 40, || None, false);
+        assert!(matches!(unknown, Answer::Promised(_)), "nobody knows better");
+        let kept_back = room.promise(1, || Some(KEPT_BACK), false);
+        assert!(matches!(kept_back, Answer::None));
+    }
+
+    #[test]
     fn nobody_waits_long_for_what_may_never_come() {
         let room = Arc::new(Room::default());
         let Answer::Promised(_silent) = ask(&room, 90, 100) else {

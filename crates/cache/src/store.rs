@@ -455,4 +455,98 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         assert!(store.list().unwrap().is_empty());
     }
+
+    fn key(layer: &[u8], index: &[u8]) -> LayerKey {
+        LayerKey {
+            layer: Digest::of(layer),
+            index: Digest::of(index),
+        }
+    }
+
+    /// Makes a folder with a file of that name in it.
+    fn make(store: &Store, key: LayerKey, name: &str) {
+        fs::create_dir_all(store.folder(key)).unwrap();
+        fs::write(store.folder(key).join(name), b"bytes").unwrap();
+    }
+
+    #[test]
+    fn a_store_lists_layers_with_an_index_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let (one, other, alone) = (key(b"1", b"a"), key(b"1", b"b"), key(b"2", b"a"));
+        for key in [one, other, alone] {
+            make(&store, key, INDEX);
+        }
+        let torn = key(b"1", b"c");
+        make(&store, torn, DATA);
+        fs::write(dir.path().join("notes"), b"").unwrap();
+        // Of the name of a layer, but a file.
+        fs::write(dir.path().join(Digest::of(b"3").hex()), b"").unwrap();
+        let mut all = vec![one, other, alone];
+        all.sort();
+        assert_eq!(store.list().unwrap(), all);
+        let mut indexes = store.indexes_of(one.layer);
+        indexes.sort();
+        all.retain(|key| key.layer == one.layer);
+        assert_eq!(indexes, all);
+        assert_eq!(store.indexes_of(Digest::of(b"4")), []);
+        assert_eq!((store.index_size(one), store.index_size(torn)), (Some(5), None));
+        store.clean();
+        assert!(!store.folder(torn).exists(), "it has no index");
+        assert!(store.contains(one) && store.contains(other));
+        store.remove(alone).unwrap();
+        assert!(!dir.path().join(alone.layer.hex()).exists());
+        store.remove(one).unwrap();
+        assert_eq!(store.list().unwrap(), [other]);
+    }
+
+    /// An answer that there are no layers would let their pages be counted as nobody's.
+    #[test]
+    fn a_store_that_cannot_be_read_is_not_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("layers")).unwrap();
+        fs::remove_dir(dir.path().join("layers")).unwrap();
+        assert_eq!(store.list().unwrap(), []);
+        std::os::unix::fs::symlink("layers", dir.path().join("layers")).unwrap();
+        let error = store.list().unwrap_err();
+        assert!(error.to_string().starts_with("read "), "{error}");
+    }
+
+    #[test]
+    fn the_use_of_a_layer_is_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let key = key(b"1", b"a");
+        assert_eq!(store.last_used(key), SystemTime::UNIX_EPOCH);
+        assert!(store.touch(key).is_err(), "it is not there");
+        make(&store, key, INDEX);
+        let long_ago = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1000);
+        let index = store.folder(key).join(INDEX);
+        RealDisk.set_modified(&index, long_ago).unwrap();
+        assert_eq!(store.last_used(key), long_ago);
+        let before = SystemTime::now();
+        store.touch(key).unwrap();
+        assert!(store.last_used(key) >= before);
+    }
+
+    #[test]
+    fn an_index_of_another_digest_is_not_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let right = key(b"1", b"bytes");
+        make(&store, right, INDEX);
+        assert_eq!(store.index_bytes(right).unwrap(), b"bytes");
+        let wrong = key(b"1", b"other bytes");
+        make(&store, wrong, INDEX);
+        let error = store.index_bytes(wrong).unwrap_err();
+        assert!(
+            matches!(error, StoreError::Digest(key) if key == wrong),
+            "{error}"
+        );
+        assert!(matches!(
+            store.index_bytes(key(b"2", b"bytes")),
+            Err(StoreError::Io { .. })
+        ));
+        assert!(!store.is_complete(right), "it is no index at all");
+    }
 }

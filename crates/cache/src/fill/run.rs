@@ -42,3 +42,51 @@ impl Run {
         self.source.end - self.source.start + history.map_or(0, |range| range.end - range.start)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use xebec_format::digest::Digest;
+    use xebec_format::layer::Codec;
+
+    use super::*;
+
+    #[test]
+    fn a_run_asks_for_all_bytes_of_its_spans_and_of_their_windows() {
+        let span = |source: Range<u64>, window: Option<(u64, u32)>| Span {
+            source,
+            bit_offset: 0,
+            plain: 0..1,
+            data: 0..1,
+            window: window.map(|(offset, length)| Window {
+                offset,
+                length,
+                digest: Digest::of(b""),
+            }),
+            digest: Digest::of(b""),
+        };
+        let table = SpanTable {
+            layer: Digest::of(b"layer"),
+            layer_size: 60,
+            codec: Codec::Gzip,
+            plain_size: 1,
+            data_size: 4096,
+            // Neighbours in gzip share a byte; a span may begin in the one before it.
+            spans: vec![
+                span(10..21, None),
+                span(20..50, Some((100, 7))),
+                span(30..45, Some((107, 5))),
+            ],
+            pieces: Vec::new(),
+            windows: None,
+        };
+        let run = |numbers: &[usize]| {
+            let run = Run::of(&table, numbers)?;
+            Some((run.source.clone(), run.history.clone(), run.bytes()))
+        };
+        assert_eq!(run(&[0, 1, 2]), Some((10..50, Some(100..112), 52)));
+        assert_eq!(run(&[0, 1]), Some((10..50, Some(100..107), 47)));
+        assert_eq!(run(&[2]), Some((30..45, Some(107..112), 20)));
+        assert_eq!(run(&[0]), Some((10..21, None, 11)));
+        assert_eq!(run(&[3]), None);
+    }
+}

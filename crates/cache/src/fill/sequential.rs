@@ -25,3 +25,26 @@ impl Sequential {
         last + 1..self.next
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_in_order_gets_twice_as_much_ahead_each_time_up_to_the_limit() {
+        let mut reader = Sequential::default();
+        assert_eq!(reader.after(3, 4), 5..5, "it may be anywhere");
+        assert_eq!(reader.after(5, 5), 6..7);
+        assert_eq!(reader.after(7, 7), 8..10);
+        assert_eq!(reader.after(10, 12), 13..17);
+        assert_eq!(reader.after(17, 17), 18..26);
+        assert_eq!(reader.after(26, 26), 27..27 + MAX_AHEAD);
+        assert_eq!(reader.after(26, 26), 27..27, "it went back");
+        assert_eq!(reader.after(27, 27), 28..29);
+    }
+
+    #[test]
+    fn the_first_span_alone_is_no_order() {
+        assert_eq!(Sequential::default().after(0, 0), 1..1);
+    }
+}

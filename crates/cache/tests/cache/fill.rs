@@ -18,13 +18,16 @@ use proptest::prelude::*;
 use xebec_cache::boot::BootId;
 use xebec_cache::disk::{Disk, RealDisk};
 use xebec_cache::fill::{
-    Ask, BoxFuture, FaultKind, Fetched, FillError, FillStats, Filler, Patience, Source, SourceError,
+    Ask, Blob, BoxFuture, FaultKind, Fetched, FillError, FillStats, Filler, Patience, Source, SourceError,
 };
 use xebec_cache::layer::{CachedLayer, LayerPlace};
 use xebec_cache::progress::{Phase, Ticket};
 use xebec_cache::store::LayerKey;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{Codec, Piece, Span, SpanTable};
+use xebec_index::indexer::{DataSink, IndexOptions, MIN_SPACING, index_layer};
+use xebec_testkit::compression::Compression;
+use xebec_testkit::tar::TarBuilder;
 
 const PAGE: u64 = 4096;
 
@@ -256,6 +259,146 @@ fn wrong_bytes_are_named_and_not_kept_and_the_next_read_tries_again() {
     assert_claims_are_true(layer, source);
 }
 
+/// A source that fails for this reason, always.
+struct Failing(FaultKind, AtomicU64);
+
+impl Source for Failing {
+    fn read(&self, _: Ask) -> BoxFuture<Result<Fetched, SourceError>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        let (kind, reason) = (self.0, "no such blob".to_owned());
+        Box::pin(async move { Err(SourceError { kind, reason }) })
+    }
+}
+
+/// A runtime in which pauses take no time.
+fn without_pauses() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn wrong_bytes_are_fetched_four_times_with_longer_pauses() {
+    let Filled { source, filler, .. } = &Filled::new(8, &[]);
+    source.wrong.store(true, Ordering::Relaxed);
+    without_pauses().block_on(async {
+        let begin = tokio::time::Instant::now();
+        let error = read(filler, 0..1).await.unwrap_err();
+        assert!(matches!(error, FillError::Wrong { .. }), "{error}");
+        // 0 + 300 + 600 ms, and what four answers take.
+        let waited = begin.elapsed().as_millis();
+        assert!((900..1000).contains(&waited), "{waited} ms");
+    });
+    assert_eq!(source.reads.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn only_what_can_be_another_time_is_asked_for_again() {
+    for (kind, patience, reads) in [
+        (FaultKind::Wrong, Patience::Brief, 4..5),
+        (FaultKind::Lasting, Patience::Brief, 1..2),
+        (
+            FaultKind::Lasting,
+            Patience::lasting(Duration::from_secs(3600)),
+            1..2,
+        ),
+        (FaultKind::Passing, Patience::Brief, 1..2),
+        (
+            FaultKind::Passing,
+            Patience::lasting(Duration::from_secs(60)),
+            100..300,
+        ),
+    ] {
+        let Filled { layer, .. } = &Filled::new(8, &[]);
+        let source = Arc::new(Failing(kind, AtomicU64::new(0)));
+        let stats = Arc::new(FillStats::default());
+        let filler = Filler::new(layer.clone(), source.clone(), stats.clone());
+        let error = without_pauses()
+            .block_on(filler.ensure(0..1, patience, &Ticket::default()))
+            .unwrap_err();
+        assert!(error.to_string().ends_with(": no such blob"), "{error}");
+        let asked = source.1.load(Ordering::Relaxed);
+        assert!(reads.contains(&asked), "{kind:?} {patience:?}: {asked}");
+        let refetches = stats.refetches.load(Ordering::Relaxed);
+        assert_eq!(refetches, if kind == FaultKind::Wrong { 3 } else { 0 });
+        assert_eq!(stats.requests.load(Ordering::Relaxed), 0);
+    }
+}
+
+/// Sends a byte less than it is asked for at first.
+struct Short(Arc<MemorySource>, AtomicBool);
+
+impl Source for Short {
+    fn read(&self, mut ask: Ask) -> BoxFuture<Result<Fetched, SourceError>> {
+        let missing = u64::from(!self.1.swap(true, Ordering::Relaxed));
+        ask.range.end -= missing;
+        self.0.read(ask)
+    }
+}
+
+#[test]
+fn an_answer_of_another_length_is_a_wrong_one() {
+    let Filled { layer, source, .. } = &Filled::new(8, &[]);
+    let short = Arc::new(Short(source.clone(), AtomicBool::new(false)));
+    let stats = Arc::new(FillStats::default());
+    let filler = Filler::new(layer.clone(), short, stats.clone());
+    let ticket = Ticket::default();
+    without_pauses()
+        .block_on(filler.ensure(0..1, Patience::Brief, &ticket))
+        .unwrap();
+    let account = ticket.account();
+    let problem = account.problem.unwrap();
+    assert!(
+        problem.ends_with(": 32767 bytes came instead of 32768"),
+        "{problem}"
+    );
+    assert_eq!(account.retries, 1);
+    assert_claims_are_true(layer, source);
+    assert!(layer.is_complete());
+}
+
+#[test]
+fn a_reader_whose_patience_ends_is_told_a_moment_later() {
+    let Filled { source, filler, .. } = &Filled::new(8, &[4 * PAGE]);
+    source.hangs.store(true, Ordering::Relaxed);
+    without_pauses().block_on(async {
+        let begin = tokio::time::Instant::now();
+        let patience = Patience::lasting(Duration::from_secs(10));
+        let late = filler.ensure(0..8 * PAGE, patience, &Ticket::default()).await;
+        assert!(matches!(late, Err(FillError::Late { spans: 2, .. })), "{late:?}");
+        let waited = begin.elapsed().as_millis();
+        assert!((10_001..11_000).contains(&waited), "{waited} ms");
+    });
+}
+
+#[test]
+fn the_patient_outlast_fetches_that_are_given_up() {
+    let Filled {
+        layer,
+        source,
+        filler,
+        ..
+    } = &Filled::new(8, &[]);
+    without_pauses().block_on(async {
+        source.hangs.store(true, Ordering::Relaxed);
+        let ticket = Ticket::default();
+        let patient = filler.ensure(0..1, Patience::lasting(Duration::from_secs(60)), &ticket);
+        let gives_up = async {
+            while source.reads.load(Ordering::Relaxed) == 0 {
+                tokio::task::yield_now().await;
+            }
+            source.hangs.store(false, Ordering::Relaxed);
+            filler.abandon();
+        };
+        let (patient, ()) = tokio::join!(patient, gives_up);
+        patient.unwrap();
+    });
+    assert!(layer.is_complete());
+    assert_eq!(source.reads.load(Ordering::Relaxed), 2);
+}
+
 #[test]
 fn an_outage_is_over_when_it_is_over() {
     let Filled {
@@ -382,6 +525,60 @@ fn a_fetch_that_panics_fails_its_readers_and_is_forgotten() {
         read(filler, 0..1).await.unwrap();
     });
     assert!(layer.is_complete());
+}
+
+#[test]
+fn one_request_asks_for_4_mib_of_neighbours_at_most() {
+    const MIB: u64 = 1 << 20;
+    let ends: Vec<u64> = (1..11).map(|n| n * MIB).collect();
+    let Filled { source, filler, .. } = &Filled::new(11 * MIB / PAGE, &ends);
+    runtime()
+        .block_on(filler.complete(1, || Patience::Brief))
+        .unwrap();
+    let asked = source.asked.lock().clone();
+    assert_eq!(asked, [0..4 * MIB, 4 * MIB..8 * MIB, 8 * MIB..11 * MIB]);
+}
+
+#[test]
+fn what_is_read_in_order_is_fetched_ahead_and_counted_once() {
+    let ends: Vec<u64> = (1..16).map(|n| n * 2 * PAGE).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let source = MemorySource::new(32 * PAGE);
+    let layer = layer(directory.path(), &source, &ends);
+    let stats = Arc::new(FillStats::default());
+    let filler = Filler::new(layer.clone(), source.clone(), stats.clone());
+    let asked = || -> u64 {
+        source
+            .asked
+            .lock()
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum()
+    };
+    runtime().block_on(async {
+        for page in 0..32 {
+            read(&filler, page * PAGE..(page + 1) * PAGE).await.unwrap();
+            // The next read finds what was fetched ahead, however slow this machine is. Sources are counted last.
+            while stats.sources.lock().get("memory") != Some(&asked()) {
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    assert!(layer.is_complete());
+    assert_claims_are_true(&layer, &source);
+    let mut spans: Vec<Range<u64>> = source.asked.lock().clone();
+    spans
+        .iter_mut()
+        .for_each(|range| *range = range.start / 2 / PAGE..range.end / 2 / PAGE);
+    spans.sort_by_key(|range| range.start);
+    assert_eq!(spans, [0..1, 1..2, 2..3, 3..4, 4..6, 6..7, 7..11, 11..12, 12..16]);
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    // Readers waited for spans 0, 1, 3, 6 and 11.
+    assert_eq!((count(&stats.ranges), count(&stats.hits)), (32, 32 - 5));
+    assert_eq!((count(&stats.requests), count(&stats.spans)), (9, 16));
+    assert_eq!((count(&stats.joins), count(&stats.failures)), (0, 0));
+    let all = 32 * PAGE;
+    assert_eq!((count(&stats.bytes), count(&stats.bytes_written)), (all, all));
 }
 
 #[test]
@@ -673,4 +870,118 @@ async fn a_layer_waits_for_its_registry_when_every_fetch_does() {
     assert_eq!(filler.pausing(), None, "one fetch is under way");
     filler.abandon();
     assert_eq!(filler.pausing(), None);
+}
+
+/// A layer that is compressed, and the windows that its spans are decoded with.
+struct Compressed {
+    blob: Bytes,
+    windows: Bytes,
+    asked: Mutex<Vec<(Blob, Range<u64>)>>,
+}
+
+impl Source for Compressed {
+    fn read(&self, ask: Ask) -> BoxFuture<Result<Fetched, SourceError>> {
+        let of = match ask.blob {
+            Blob::Layer => &self.blob,
+            Blob::Windows => &self.windows,
+        };
+        let bytes = of.slice(ask.range.start as usize..ask.range.end as usize);
+        self.asked.lock().push((ask.blob, ask.range));
+        Box::pin(async move {
+            let sources = vec![("memory".to_owned(), bytes.len() as u64)];
+            Ok(Fetched { bytes, sources })
+        })
+    }
+}
+
+struct Plain(Vec<u8>);
+
+impl DataSink for Plain {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.resize(offset as usize, 0);
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// A layer of some spans that are decoded with windows, its source and its data. So many bytes that nobody needs lie between two
+/// windows.
+fn compressed(directory: &Path, between: u64) -> (Arc<CachedLayer>, Arc<Compressed>, Vec<u8>) {
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut tar = TarBuilder::new();
+    let contents: Vec<u8> = (0..600_000).map(|_| random.u8(..16)).collect();
+    tar.file("a", &contents);
+    let blob = Compression::Gzip(6).encode(&tar.into_bytes()).unwrap();
+    let options = IndexOptions {
+        spacing: MIN_SPACING,
+        ..IndexOptions::default()
+    };
+    let mut data = Plain(Vec::new());
+    let indexed = index_layer(blob.as_slice(), &options, Some(&mut data)).unwrap();
+    let mut table = SpanTable::decode(&indexed.index.encode()).unwrap();
+    data.0.resize(table.data_size as usize, 0);
+    let mut windows = Vec::new();
+    for window in table.spans.iter_mut().filter_map(|span| span.window.as_mut()) {
+        let bytes = &indexed.windows[window.offset as usize..][..window.length as usize];
+        window.offset = windows.len() as u64;
+        windows.extend_from_slice(bytes);
+        windows.resize(windows.len() + between as usize, 0xff);
+    }
+    let key = LayerKey {
+        layer: table.layer,
+        index: Digest::of(b"index"),
+    };
+    let file = std::fs::File::create(directory.join("data")).unwrap();
+    file.set_len(table.data_size).unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let place = LayerPlace {
+        disk: &disk,
+        directory,
+        key,
+        table,
+        boot: BootId([0; 16]),
+    };
+    let layer = Arc::new(CachedLayer::open(place, Arc::default()).unwrap());
+    let source = Compressed {
+        blob: blob.into(),
+        windows: windows.into(),
+        asked: Mutex::default(),
+    };
+    (layer, Arc::new(source), data.0)
+}
+
+#[test]
+fn a_compressed_layer_is_fetched_with_the_windows_of_its_spans() {
+    for between in [0, 100] {
+        let directory = tempfile::tempdir().unwrap();
+        let (layer, source, data) = compressed(directory.path(), between);
+        let spans = layer.table().spans.clone();
+        let windows = spans.iter().filter(|span| span.window.is_some()).count();
+        assert!(windows >= 4, "{windows} of {}", spans.len());
+        let filler = Filler::new(layer.clone(), source.clone(), Arc::default());
+        runtime().block_on(async {
+            // One from the midst, and then the others.
+            let third = spans[2].data.clone();
+            read(&filler, third.start + PAGE..third.start + PAGE + 1)
+                .await
+                .unwrap();
+            let window = spans[2].window.clone().unwrap();
+            let history = window.offset..window.offset + u64::from(window.length);
+            let asked = std::mem::take(&mut *source.asked.lock());
+            assert_eq!(
+                asked,
+                [(Blob::Layer, spans[2].source.clone()), (Blob::Windows, history)]
+            );
+            filler.complete(2, || Patience::Brief).await.unwrap();
+        });
+        assert!(layer.is_complete());
+        let mut found = vec![0; data.len()];
+        layer.read_at(&mut found, 0).unwrap();
+        assert!(found == data);
+        let asked = source.asked.lock().clone();
+        let histories = asked.iter().filter(|(blob, _)| *blob == Blob::Windows);
+        // Windows that lie apart are not asked for together, for what lies between them is not needed.
+        let requests = if between == 0 { 2 } else { windows - 1 };
+        assert_eq!(histories.count(), requests, "{asked:?}");
+    }
 }

@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use xebec_cache::boot::BootId;
 use xebec_cache::disk::{Access, Disk, DiskFile, RealDisk};
 use xebec_cache::fill::{Ask, BoxFuture, Fetched, FillError, Filler, Patience, Source, SourceError};
 use xebec_cache::layer::{CachedLayer, LayerPlace};
+use xebec_cache::presence::SyncError;
 use xebec_cache::progress::Ticket;
 use xebec_cache::room::{MakeRoom, Room};
 use xebec_cache::store::LayerKey;
@@ -31,11 +33,35 @@ const KEPT_BACK: u64 = 1 << 20;
 /// The value of `told` for a disk that reports what is really left.
 const TRUTH: u64 = u64::MAX;
 
+/// What the disk refuses to do with the files beside data files.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    Nothing,
+    /// To write, for this reason.
+    Write(io::ErrorKind),
+    Sync,
+}
+
 /// The real disk, whose data files may take `left` bytes more, and which says that `told` are free.
 #[derive(Clone, Debug)]
 struct SmallDisk {
     left: Arc<AtomicU64>,
     told: Arc<AtomicU64>,
+    refusal: Arc<Mutex<Refusal>>,
+}
+
+impl SmallDisk {
+    fn new(left: u64, told: u64) -> Self {
+        Self {
+            left: Arc::new(AtomicU64::new(left)),
+            told: Arc::new(AtomicU64::new(told)),
+            refusal: Arc::new(Mutex::new(Refusal::Nothing)),
+        }
+    }
+
+    fn refuse(&self, refusal: Refusal) {
+        *self.refusal.lock() = refusal;
+    }
 }
 
 impl Disk for SmallDisk {
@@ -43,7 +69,7 @@ impl Disk for SmallDisk {
         let file = RealDisk.open(path, access)?;
         match path.ends_with("data") {
             true => Ok(Arc::new(SmallFile(file, self.left.clone()))),
-            false => Ok(file),
+            false => Ok(Arc::new(FileBeside(file, self.refusal.clone()))),
         }
     }
 
@@ -146,6 +172,49 @@ impl DiskFile for SmallFile {
     }
 }
 
+#[derive(Debug)]
+struct FileBeside(Arc<dyn DiskFile>, Arc<Mutex<Refusal>>);
+
+impl DiskFile for FileBeside {
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        match *self.1.lock() {
+            Refusal::Write(kind) => Err(kind.into()),
+            _ => self.0.write_all_at(bytes, offset),
+        }
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.set_length(length)
+    }
+
+    fn punch(&self, range: Range<u64>) -> io::Result<()> {
+        self.0.punch(range)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        match *self.1.lock() {
+            Refusal::Sync => Err(io::Error::other("worn out")),
+            _ => self.0.sync_data(),
+        }
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+
+    fn identity(&self) -> io::Result<FileIdentity> {
+        self.0.identity()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.descriptor()
+    }
+}
+
 /// An uncompressed layer: the blob is the data space. Counts the bytes that it gives.
 struct CountingSource {
     blob: Bytes,
@@ -163,28 +232,54 @@ impl Source for CountingSource {
     }
 }
 
-/// Counts how often room was asked for; there is none to make.
-#[derive(Default)]
-struct NoRoom(AtomicU64);
+/// Who is asked for room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Maker {
+    /// Has none to give, and says so.
+    Poor,
+    /// Says that it made room, and made none.
+    Liar,
+    /// Makes just as much as it is asked for.
+    Obliging,
+}
 
-impl MakeRoom for NoRoom {
-    fn make_room(&self, _bytes: u64) -> bool {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        false
+/// Counts how often room was asked for, and how much.
+struct CountingMaker {
+    kind: Maker,
+    left: Arc<AtomicU64>,
+    times: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl MakeRoom for CountingMaker {
+    fn make_room(&self, bytes: u64) -> bool {
+        self.times.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.kind == Maker::Obliging {
+            self.left.fetch_add(bytes, Ordering::Relaxed);
+        }
+        self.kind != Maker::Poor
     }
 }
 
 struct Full {
     disk: SmallDisk,
     source: Arc<CountingSource>,
-    asked: Arc<NoRoom>,
+    table: SpanTable,
+    asked: Arc<CountingMaker>,
+    room: Arc<Room>,
     filler: Arc<Filler>,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Full {
     /// A layer of `SPANS` spans that are all missing, on a disk that takes `left` bytes and says that it takes `told`.
     fn new(left: u64, told: u64) -> Self {
+        Self::with(Maker::Poor, left, told)
+    }
+
+    /// The same, where such a one makes room.
+    fn with(maker: Maker, left: u64, told: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let length = SPANS * PAGES * PAGE;
         let blob: Vec<u8> = (0..length).map(|at| (at / 7) as u8).collect();
@@ -216,29 +311,16 @@ impl Full {
         };
         let data = std::fs::File::create(directory.path().join("data")).unwrap();
         data.set_len(length).unwrap();
-        let key = LayerKey {
-            layer: table.layer,
-            index: Digest::of(b"index"),
-        };
-        let disk = SmallDisk {
-            left: Arc::new(AtomicU64::new(left)),
-            told: Arc::new(AtomicU64::new(told)),
-        };
-        let asked = Arc::new(NoRoom::default());
+        let disk = SmallDisk::new(left, told);
+        let asked = Arc::new(CountingMaker {
+            kind: maker,
+            left: disk.left.clone(),
+            times: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        });
         let room = Arc::new(Room::default());
         room.set(asked.clone());
-        let opened: Arc<dyn Disk> = Arc::new(disk.clone());
-        let layer = CachedLayer::open(
-            LayerPlace {
-                disk: &opened,
-                directory: directory.path(),
-                key,
-                table,
-                boot: BootId([0; 16]),
-            },
-            room,
-        )
-        .unwrap();
+        let layer = open(&disk, directory.path(), &table, &room).unwrap();
         let source = Arc::new(CountingSource {
             blob,
             given: AtomicU64::new(0),
@@ -247,9 +329,31 @@ impl Full {
         Self {
             disk,
             source,
+            table,
             asked,
+            room,
             filler,
-            _directory: directory,
+            directory,
+        }
+    }
+
+    /// The layer as the next process finds it.
+    fn reopened(&self) -> io::Result<CachedLayer> {
+        open(&self.disk, self.directory.path(), &self.table, &self.room)
+    }
+
+    /// The bytes of a span.
+    fn bytes(&self, span: u64) -> &[u8] {
+        let length = (PAGES * PAGE) as usize;
+        &self.source.blob[span as usize * length..][..length]
+    }
+
+    /// Reads every span once, but none after the one before it, so that nothing is read ahead.
+    async fn read_all_out_of_order(&self) {
+        for span in (0..SPANS).map(|span| (span * 7) % SPANS) {
+            let range = span * PAGES * PAGE..(span + 1) * PAGES * PAGE;
+            let ticket = Ticket::default();
+            self.filler.ensure(range, Patience::Brief, &ticket).await.unwrap();
         }
     }
 
@@ -276,6 +380,22 @@ impl Full {
     }
 }
 
+fn open(disk: &SmallDisk, directory: &Path, table: &SpanTable, room: &Arc<Room>) -> io::Result<CachedLayer> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let key = LayerKey {
+        layer: table.layer,
+        index: Digest::of(b"index"),
+    };
+    let place = LayerPlace {
+        disk: &disk,
+        directory,
+        key,
+        table: table.clone(),
+        boot: BootId([0; 16]),
+    };
+    CachedLayer::open(place, room.clone())
+}
+
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -293,7 +413,7 @@ fn what_has_no_room_is_not_fetched() {
             assert_eq!(full.read_all().await, 0);
         }
         assert_eq!(full.given(), 0, "bytes were fetched that there was no room for");
-        let asked = full.asked.0.load(Ordering::Relaxed);
+        let asked = full.asked.times.load(Ordering::Relaxed);
         assert!(
             asked <= 2,
             "room was asked for {asked} times: that looks through the whole cache"
@@ -349,4 +469,90 @@ fn room_is_counted_once_for_readers_at_the_same_time() {
             full.given()
         );
     });
+}
+
+#[test]
+fn a_layer_that_just_fits_is_filled_and_nothing_goes_for_it() {
+    let full = Full::new(KEPT_BACK + SPANS * PAGES * PAGE, TRUTH);
+    runtime().block_on(full.read_all_out_of_order());
+    assert_eq!(full.disk.left.load(Ordering::Relaxed), KEPT_BACK);
+    assert_eq!(full.asked.times.load(Ordering::Relaxed), 0);
+}
+
+/// Whether the disk tells that it is full or the write does.
+#[test]
+fn readers_go_on_in_room_that_is_made_for_them() {
+    for (left, told) in [(KEPT_BACK, TRUTH), (0, 1 << 30)] {
+        let full = Full::with(Maker::Obliging, left, told);
+        runtime().block_on(full.read_all_out_of_order());
+        assert_eq!(full.given(), SPANS * PAGES * PAGE, "each byte is fetched once");
+        assert_eq!(full.asked.times.load(Ordering::Relaxed), SPANS);
+        assert_eq!(full.asked.bytes.load(Ordering::Relaxed), SPANS * PAGES * PAGE);
+    }
+}
+
+#[test]
+fn room_that_was_made_and_is_not_there_is_not_asked_for_by_every_reader() {
+    let full = Full::with(Maker::Liar, KEPT_BACK + PAGE, TRUTH);
+    runtime().block_on(async {
+        for _ in 0..10 {
+            assert_eq!(full.read_all().await, 0);
+        }
+    });
+    assert_eq!(full.given(), 0);
+    let asked = full.asked.times.load(Ordering::Relaxed);
+    assert!(asked <= 2, "room was asked for {asked} times");
+}
+
+#[test]
+fn a_layer_without_room_for_its_bitmap_claims_pages_for_one_process() {
+    for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+        let full = Full::new(1 << 30, TRUTH);
+        std::fs::remove_file(full.directory.path().join("present")).unwrap();
+        full.disk.refuse(Refusal::Write(kind));
+        let layer = full.reopened().unwrap();
+        layer.write_span(1, full.bytes(1)).unwrap();
+        assert_eq!(layer.presence().present(), PAGES);
+        full.disk.refuse(Refusal::Nothing);
+        assert_eq!(full.reopened().unwrap().presence().present(), 0, "{kind}");
+    }
+}
+
+/// Nobody evicts layers because a disk is broken.
+#[test]
+fn other_faults_than_a_full_disk_are_told_and_ask_for_no_room() {
+    let full = Full::with(Maker::Obliging, 1 << 30, TRUTH);
+    let layer = full.filler.layer();
+    full.disk
+        .refuse(Refusal::Write(io::ErrorKind::ReadOnlyFilesystem));
+    let error = layer.write_span(1, full.bytes(1)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+    let error = layer.inject(&[(0, full.bytes(0))]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(full.asked.times.load(Ordering::Relaxed), 0);
+    std::fs::remove_file(full.directory.path().join("present")).unwrap();
+    let error = full.reopened().unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem);
+}
+
+#[test]
+fn a_bitmap_that_did_not_reach_the_disk_counts_as_pending_until_it_does() {
+    let full = Full::new(1 << 30, TRUTH);
+    let layer = full.filler.layer();
+    layer.inject(&[(0, full.bytes(0))]).unwrap();
+    assert!(layer.sync(|| Ok(())).unwrap());
+    assert!(layer.presence().is_durable());
+    layer.write_span(0, full.bytes(0)).unwrap();
+    assert!(!layer.presence().is_durable(), "its pages are verified now");
+    full.disk.refuse(Refusal::Sync);
+    for _ in 0..2 {
+        let unnoted = layer.sync(|| Ok(()));
+        assert!(matches!(unnoted, Err(SyncError::Unnoted(_))), "{unnoted:?}");
+        assert!(!layer.presence().is_durable());
+        assert!(layer.may_have_unverified(), "after a power cut");
+    }
+    full.disk.refuse(Refusal::Nothing);
+    assert!(layer.sync(|| Ok(())).unwrap());
+    assert!(layer.presence().is_durable() && !layer.may_have_unverified());
+    assert!(!layer.sync(|| Ok(())).unwrap());
 }

@@ -288,6 +288,33 @@ fn a_kill_at_any_step_leaves_no_lie() {
     }
 }
 
+/// What the killed process wrote about the pages that it was evicting may not be on the disk, though its successor reads it.
+#[test]
+fn an_eviction_after_one_that_a_kill_cut_short_leaves_no_lie() {
+    let truth = truth();
+    let disk = CrashingDisk::new();
+    let store = truth.store(&disk, BOOT);
+    store.add(truth.key, &truth.encoded).unwrap();
+    let layer = store.open_layer(truth.key, &truth.encoded).unwrap();
+    truth.fill(&layer, 0..truth.index.spans.len());
+    layer.sync(|| Ok(())).unwrap();
+    disk.record();
+    layer.punch(3..20).unwrap();
+    let steps = disk.steps();
+    assert!(steps.len() > 2, "{}", steps.len());
+    for (number, step) in steps.iter().enumerate() {
+        let killed = step.after_kill();
+        let store = truth.store(&killed, BOOT);
+        let layer = store.open_layer(truth.key, &truth.encoded).unwrap();
+        layer.punch(3..20).unwrap();
+        for cut in 0..CUTS {
+            let after = killed.after_power_cut(&mut Rng::with_seed(number as u64 * 1000 + cut));
+            let layer = truth.store(&after, NEXT_BOOT).look(truth.key).unwrap();
+            assert_eq!(truth.mismatches(&layer), 0, "step {number}, cut {cut}");
+        }
+    }
+}
+
 /// A cache that claimed pages before their data was synced is found out.
 #[test]
 fn claiming_before_the_data_is_synced_is_noticed() {
