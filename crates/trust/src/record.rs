@@ -391,3 +391,24 @@ fn replace(path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> 
         .unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both have no facts; a user is told of one of them.
+    #[test]
+    fn a_record_that_cannot_be_read_is_told_and_a_missing_one_is_not() {
+        let (layer, index) = (Digest::of(b"layer"), Digest::of(b"index"));
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(RECORD_FILE);
+        let missing = Record::read(&path, layer, index);
+        assert_eq!(missing, Ok(Record::new(layer, index)));
+        fs::create_dir(&path).unwrap();
+        let warning = Record::read(&path, layer, index).unwrap_err();
+        assert!(
+            warning.starts_with(&format!("{} is not usable (", path.display())),
+            "{warning}"
+        );
+    }
+}

@@ -299,14 +299,148 @@ fn files_that_cannot_be_relied_on_are_refused() {
 }
 
 #[test]
-fn too_many_keys_are_refused() {
-    let entry =
+fn as_many_entries_as_may_be_are_read_and_no_more() {
+    let key =
         |number: usize| format!("[[key]]\nname = \"{number}\"\nfile = \"f\"\nrepositories = [\"**\"]\n");
-    let text: String = (0..65).map(entry).collect();
-    assert!(
-        TrustFile::parse(text.as_bytes())
-            .unwrap_err()
-            .to_string()
-            .contains("64")
+    let registry = |number: usize| format!("[[registry]]\nprefix = \"r{number}\"\nregistry-root = \"tag\"\n");
+    let parse = |entry: &dyn Fn(usize) -> String, count: usize| {
+        let text: String = (0..count).map(entry).collect();
+        let file = TrustFile::parse(text.as_bytes());
+        file.map(|file| file.keys.len() + file.registries.len())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(parse(&key, 64), Ok(64));
+    assert_eq!(parse(&key, 65), Err("more than 64 [[key]] entries".to_owned()));
+    assert_eq!(parse(&registry, 4096), Ok(4096));
+    assert_eq!(
+        parse(&registry, 4097),
+        Err("more than 4096 [[registry]] entries".to_owned())
     );
+}
+
+/// The default policy would admit what the file forbids.
+#[test]
+fn a_file_that_cannot_be_read_is_not_a_missing_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trust.toml");
+    assert_eq!(Policy::key_files(&path).unwrap(), []);
+    fs::write(&path, Policy::template()).unwrap();
+    // Below a file nothing can be.
+    let below = path.join("trust.toml");
+    assert!(matches!(Policy::load(&below), Err(PolicyError::Read { .. })));
+    assert!(matches!(Policy::key_files(&below), Err(PolicyError::Read { .. })));
+    fs::write(&path, vec![b' '; 1024 * 1024 + 1]).unwrap();
+    let error = Policy::load(&path).unwrap_err();
+    assert!(matches!(error, PolicyError::NotAFile { .. }), "{error}");
+}
+
+#[test]
+fn the_files_of_keys_are_named_without_being_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trust.toml");
+    let entry = |name: &str, file: &str| {
+        format!("[[key]]\nname = {name:?}\nfile = {file:?}\nrepositories = [\"**\"]\n")
+    };
+    fs::write(&path, entry("ci", "keys/ci.pub") + &entry("root", "/root.pub")).unwrap();
+    let expected = [
+        ("ci".to_owned(), directory.path().join("keys/ci.pub")),
+        ("root".to_owned(), Path::new("/root.pub").to_owned()),
+    ];
+    assert_eq!(Policy::key_files(&path).unwrap(), expected);
+}
+
+/// A user who attaches an index in the registry does not displace one that is worth more.
+#[test]
+fn of_several_indexes_the_strongest_is_chosen_and_of_equals_the_first() {
+    let image = repository("r.example.com/app");
+    let policy = Policy::default();
+    let choose =
+        |naming, indexes: &[Roots]| policy.choose(&image, naming, indexes.iter().cloned().enumerate());
+    let proven = Roots::none().proven();
+    let chosen = |indexes: &[Roots]| choose(Naming::Tag, indexes).ok();
+    let all = [listed(&image), proven.clone(), bound(), proven.clone(), bound()];
+    assert_eq!(chosen(&all), Some((2, Root::Bound)));
+    assert_eq!(chosen(&all[..2]), Some((1, Root::Proven)));
+    assert_eq!(
+        chosen(&[Roots::none(), proven.clone(), listed(&image)]),
+        Some((1, Root::Proven))
+    );
+    assert_eq!(
+        chosen(&[listed(&image), listed(&image)]),
+        Some((0, Root::Registry))
+    );
+    let refused = |indexes: &[Roots]| choose(Naming::Digest, indexes).unwrap_err();
+    assert_eq!(refused(&[]), None);
+    let disproved = |why: &str| Roots::none().disproved(why);
+    // The alarm is told, wherever it comes, and otherwise what is wrong with the first.
+    for indexes in [
+        [disproved("one"), Roots::none(), listed(&image)],
+        [Roots::none(), disproved("one"), listed(&image)],
+        [Roots::none(), listed(&image), disproved("one")],
+    ] {
+        let alarm = refused(&indexes).unwrap();
+        assert!(alarm.is_alarm() && alarm.to_string().contains("(one)"), "{alarm}");
+    }
+    let first = refused(&[Roots::none(), listed(&image)]).unwrap().to_string();
+    assert!(first.contains("nothing vouches"), "{first}");
+    // One that is wrong says nothing against another.
+    assert_eq!(chosen(&[disproved("one"), proven]), Some((1, Root::Proven)));
+}
+
+#[test]
+fn a_remedy_is_named_where_it_helps_and_nowhere_else() {
+    let image = repository("r.example.com/app");
+    let never = load("registry-root = \"never\"\n").unwrap();
+    let tag = Policy::default();
+    let (nothing, there) = (Roots::none(), listed(&image));
+    let (push, allow) = ("`xebec index --push", "or allow registry-root = \"tag\"");
+    for (policy, naming, roots, helps) in [
+        (&tag, Naming::Tag, &nothing, Some(push)),
+        (&tag, Naming::Digest, &nothing, None),
+        (&tag, Naming::Digest, &there, None),
+        (&never, Naming::Tag, &nothing, None),
+        (&never, Naming::Tag, &there, Some(allow)),
+        (&never, Naming::Digest, &nothing, None),
+        (&never, Naming::Digest, &there, None),
+    ] {
+        let text = policy.admits(&image, naming, roots).unwrap_err().to_string();
+        for remedy in [push, allow] {
+            assert_eq!(text.contains(remedy), helps == Some(remedy), "{remedy}: {text}");
+        }
+        let by_default = naming == Naming::Tag && roots == &there;
+        assert_eq!(text.contains("never suffices by default"), by_default, "{text}");
+    }
+}
+
+#[test]
+fn a_recording_of_this_host_needs_no_other_root() {
+    let image = repository("r.example.com/app");
+    let never = load(
+        "registry-root = \"never\"\n[[key]]\nname = \"ci\"\nfile = \"1.pub\"\nrepositories = [\"**\"]\n",
+    );
+    let never = never.unwrap();
+    let none = Evidence::default();
+    let own = Evidence {
+        own: true,
+        ..Evidence::default()
+    };
+    let theirs = Evidence {
+        own: false,
+        listed: Some(Listing::new(&image)),
+        signed: Some(signing(1, &image)),
+    };
+    let root = |evidence: &Evidence, policy: &Policy| evidence.root(policy, &image, Naming::Digest).ok();
+    assert_eq!(root(&none, &never), None);
+    assert_eq!(root(&own, &never), Some(Root::Bound));
+    assert_eq!(root(&theirs, &never), Some(Root::Signed));
+    assert_eq!(root(&theirs, &Policy::default()), None, "nobody trusts the key");
+    let by_tag = theirs.root(&Policy::default(), &image, Naming::Tag).ok();
+    assert_eq!(by_tag, Some(Root::Registry));
+    // Of both, all facts count.
+    for both in [own.clone().or(&theirs), theirs.clone().or(&own)] {
+        assert!(both.own);
+        assert_eq!((&both.listed, &both.signed), (&theirs.listed, &theirs.signed));
+    }
+    assert_eq!(theirs.clone().or(&none), theirs);
+    assert_eq!(none.or(&Evidence::default()), Evidence::default());
 }

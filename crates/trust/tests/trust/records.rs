@@ -200,6 +200,65 @@ fn facts_are_bounded_and_fit_the_file() {
 }
 
 #[test]
+fn a_layer_is_shown_to_the_images_of_its_readers() {
+    let (layer, index) = pair();
+    let mut record = Record::new(layer, index);
+    let (one, other, elsewhere) = (
+        repository("r.example.com/team/app"),
+        repository("r.example.com/team"),
+        repository("x.example.com/team/app"),
+    );
+    assert_eq!(record.is_reader(&one), None, "nobody knows");
+    assert!(!record.has_reader_at("r.example.com"));
+    record.add_reader(&one);
+    assert_eq!(record.is_reader(&one), Some(true));
+    assert_eq!(record.is_reader(&other), Some(false));
+    assert_eq!(record.is_reader(&elsewhere), Some(false));
+    assert!(record.has_reader_at("r.example.com"));
+    assert!(!record.has_reader_at("x.example.com") && !record.has_reader_at("r.example"));
+    record.add_reader(&elsewhere);
+    assert!(record.has_reader_at("x.example.com"));
+    assert_eq!(record.is_reader(&one), Some(true));
+    // It vouches for nothing.
+    assert!(!record.roots(&one, &[]).is_in_registry());
+}
+
+#[test]
+fn a_lot_is_drawn_once_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let (layer, index) = pair();
+    let draw = || {
+        let mut lot = None;
+        Record::update(directory.path(), layer, index, |record| lot = Some(record.lot())).unwrap();
+        lot.unwrap()
+    };
+    let drawn = draw();
+    assert_eq!(drawn, draw());
+    let others: std::collections::BTreeSet<u64> = (0..4).map(|_| Record::new(layer, index).lot()).collect();
+    assert_eq!(others.len(), 4, "of the same layer: {others:?}");
+}
+
+#[test]
+fn a_sync_tells_of_every_failure_but_a_missing_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let (layer, index) = pair();
+    Record::sync(directory.path()).unwrap();
+    Record::begin(directory.path(), layer, index, Record::set_proven).unwrap();
+    Record::begin_sync(directory.path());
+    Record::sync(directory.path()).unwrap();
+    assert!(Record::load(directory.path(), layer, index).is_proven());
+    // A device that cannot be synced.
+    let path = directory.path().join(RECORD_FILE);
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    let error = Record::sync(directory.path()).unwrap_err().to_string();
+    assert!(error.contains("sync") && error.contains(RECORD_FILE), "{error}");
+    // Nothing can be below a file.
+    let below = directory.path().join("roots.json.lock");
+    assert!(Record::sync(&below).is_err());
+}
+
+#[test]
 fn writers_at_the_same_time_lose_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (layer, index) = pair();

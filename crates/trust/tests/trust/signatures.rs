@@ -423,30 +423,22 @@ fn keys_that_are_none_are_named() {
 fn an_encrypted_key_cannot_ask_for_much_memory() {
     use base64ct::{Base64, Encoding};
     let envelope = |n: u64, r: u64, p: u64, nonce: usize| {
-        let json = json!({
+        let nonce = Base64::encode_string(&vec![0; nonce]);
+        sealed(&json!({
             "kdf": { "name": "scrypt", "params": { "N": n, "r": r, "p": p }, "salt": "AAAA" },
-            "cipher": { "name": "nacl/secretbox", "nonce": Base64::encode_string(&vec![0; nonce]) },
+            "cipher": { "name": "nacl/secretbox", "nonce": nonce },
             "ciphertext": Base64::encode_string(&[0; 64]),
-        });
-        let body = Base64::encode_string(json.to_string().as_bytes());
-        let lines: Vec<&str> = body
-            .as_bytes()
-            .chunks(64)
-            .map(|l| std::str::from_utf8(l).unwrap())
-            .collect();
-        let label = "ENCRYPTED COSIGN PRIVATE KEY";
-        let pem = format!(
-            "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
-            lines.join("\n")
-        );
-        PrivateKey::from_pem(pem.as_bytes(), Some(b"")).unwrap_err()
+        }))
     };
     assert_eq!(envelope(1024, 8, 1, 24), KeyError::Password);
+    assert_eq!(envelope(2, 8, 4, 24), KeyError::Password, "as often as may be");
     for (n, r, p, nonce) in [
         (1 << 40, 8, 1, 24),
         (u64::MAX, 8, 1, 24),
+        (1 << 19, 8, 1, 24),
         (1024, u64::from(u32::MAX), 1, 24),
         (1024, 8, 1 << 30, 24),
+        (2, 8, 5, 24),
         (1000, 8, 1, 24),
         (0, 8, 1, 24),
         (1024, 0, 1, 24),
@@ -457,6 +449,46 @@ fn an_encrypted_key_cannot_ask_for_much_memory() {
             matches!(envelope(n, r, p, nonce), KeyError::Envelope(_)),
             "{n} {r} {p} {nonce}"
         );
+    }
+}
+
+/// Why no key comes out of an encrypted one.
+fn sealed(envelope: &Value) -> KeyError {
+    use base64ct::{Base64, Encoding};
+    let body = Base64::encode_string(envelope.to_string().as_bytes());
+    let lines: Vec<&str> = body
+        .as_bytes()
+        .chunks(64)
+        .map(|l| std::str::from_utf8(l).unwrap())
+        .collect();
+    let label = "ENCRYPTED COSIGN PRIVATE KEY";
+    let pem = format!(
+        "-----BEGIN {label}-----\n{}\n-----END {label}-----\n",
+        lines.join("\n")
+    );
+    PrivateKey::from_pem(pem.as_bytes(), Some(b"")).unwrap_err()
+}
+
+#[test]
+fn a_key_that_is_encrypted_in_another_way_is_not_tried() {
+    use base64ct::{Base64, Encoding};
+    let envelope = |kdf: &str, cipher: &str, salt: usize| {
+        sealed(&json!({
+            "kdf": { "name": kdf, "params": { "N": 2, "r": 8, "p": 1 },
+                     "salt": Base64::encode_string(&vec![0; salt]) },
+            "cipher": { "name": cipher, "nonce": Base64::encode_string(&[0; 24]) },
+            "ciphertext": Base64::encode_string(&[0; 64]),
+        }))
+    };
+    assert_eq!(envelope("scrypt", "nacl/secretbox", 1024), KeyError::Password);
+    for (kdf, cipher, salt) in [
+        ("argon2", "nacl/secretbox", 32),
+        ("scrypt", "aes", 32),
+        ("scrypt", "nacl/secretbox", 1025),
+        ("scrypt", "nacl/secretbox", 2048),
+    ] {
+        let refused = envelope(kdf, cipher, salt);
+        assert!(matches!(refused, KeyError::Envelope(_)), "{kdf} {cipher} {salt}");
     }
 }
 
