@@ -81,6 +81,10 @@ impl Drop for PageWriteLock<'_> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::single_range_in_vec_init,
+    reason = "one run of pages is what is taken"
+)]
 mod tests {
     use super::*;
 

@@ -829,7 +829,7 @@ async fn readers_of_large_spans_have_a_share_of_memory() {
     filler.abandon();
 }
 
-/// A registry that never answers. Whoever asks for bytes before these has failed once, and waits for the next try.
+/// A registry that never answers. A fetch of bytes before these has failed once, and waits for the next try.
 struct FailingBefore(u64);
 
 impl Source for FailingBefore {

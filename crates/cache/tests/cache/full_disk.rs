@@ -232,7 +232,7 @@ impl Source for CountingSource {
     }
 }
 
-/// Who is asked for room.
+/// The one that is asked for room.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Maker {
     /// Has none to give, and says so.
