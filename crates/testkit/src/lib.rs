@@ -15,6 +15,7 @@
 //! May use: `format`, `kernel`, and `cache` for the trait of its disk.
 
 pub mod compression;
+pub mod corpus;
 pub mod disk;
 pub mod image;
 pub mod large;

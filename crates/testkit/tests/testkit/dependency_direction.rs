@@ -15,6 +15,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-container-log", &["xebec-kernel"]),
     ("xebec-copy", &["xebec-kernel"]),
     ("xebec-probe", &[]),
+    ("xebec-bitstream", &[]),
+    ("xebec-deflate", &["xebec-bitstream"]),
     ("xebec-volume", &["xebec-kernel"]),
     (
         "xebec-container",
