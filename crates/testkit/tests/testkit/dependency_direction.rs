@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-probe", &[]),
     ("xebec-bitstream", &[]),
     ("xebec-deflate", &["xebec-bitstream"]),
+    ("xebec-zstd-frames", &["xebec-bitstream"]),
     ("xebec-volume", &["xebec-kernel"]),
     (
         "xebec-container",
