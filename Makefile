@@ -67,6 +67,10 @@ e2e-release: setup ## the same with the release binary, which takes as long to b
 test-snapshotter: setup-test ## containerd's own tests of our snapshotter ten times, and with Go's race detector, as root (once is part of e2e)
 	@XEBEC_SUITE_RUNS=10 scripts/e2e.sh containerd/suite
 
+.PHONY: bench-recompress
+bench-recompress: setup-bench ## how much of layers by each tool comes back exactly from plain files, what that takes, and how fast
+	@scripts/bench-recompress.sh
+
 .PHONY: soak-store
 soak-store: setup-test ## a thousand kills of the registry's store over each of its engines
 	@XEBEC_STORE_KILLS=1000 cargo test --locked -p xebec-store --test store -- --nocapture kill:: engines::

@@ -18,6 +18,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xebec-bitstream", &[]),
     ("xebec-deflate", &["xebec-bitstream"]),
     ("xebec-zstd-frames", &["xebec-bitstream"]),
+    (
+        "xebec-recompress",
+        &["xebec-bitstream", "xebec-deflate", "xebec-zstd-frames"],
+    ),
     ("xebec-volume", &["xebec-kernel"]),
     (
         "xebec-container",
@@ -247,6 +251,7 @@ const FOR_TESTS: &[(&str, &[&str])] = &[
             "xebec-oci",
             "xebec-policy",
             "xebec-protocol",
+            "xebec-recompress",
             "xebec-registry",
             "xebec-settings",
             "xebec-snapshotter",

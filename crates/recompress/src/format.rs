@@ -1,0 +1,259 @@
+//! A description in bytes: `docs/formats/recompression.md`.
+//!
+//! Reading checks all that later steps rely on; what it accepts may still describe another stream than the plain bytes make, which digests tell.
+
+use crate::description::{Description, MOST_HISTORY, Making, Part, Slice};
+use crate::method::Method;
+
+/// With this a description begins.
+pub(crate) const MAGIC: [u8; 8] = *b"XBRECOMP";
+/// The version that is written, and the only one that is read.
+pub(crate) const VERSION: u32 = 1;
+
+const BYTES: u8 = 0;
+const ENCODER: u8 = 1;
+const CORRECTIONS: u8 = 2;
+const FRAMES: u8 = 3;
+/// Flags of a slice, above the kind.
+const IS_LAST: u8 = 1 << 4;
+const IS_RESUMED: u8 = 1 << 5;
+/// Numbers in the state of a cut, at most.
+const MOST_STATE: u64 = 64;
+/// Plain bytes of a slice of zstd frames, at most.
+const MOST_OF_FRAMES: u64 = 64 << 20;
+/// Plain bytes after a slice that it may want, at most.
+const MOST_LOOKAHEAD: u64 = 64 << 20;
+
+/// Why bytes are no description.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidDescription {
+    /// They begin otherwise.
+    #[error("this is no description of a compressed stream")]
+    Magic,
+    /// A version that this program does not know.
+    #[error("the description has version {0}, and this program knows version 1")]
+    Version(u32),
+    /// They end in the middle, or go on after the end.
+    #[error("the description has a wrong length")]
+    Length,
+    /// An encoder that this program does not know.
+    #[error("the description names an encoder that is not known")]
+    Method,
+    /// A number that cannot be.
+    #[error("the description has a number that cannot be")]
+    Number,
+}
+
+impl Description {
+    /// The description in bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        put(self.parts.len() as u64, &mut bytes);
+        for part in &self.parts {
+            match part {
+                Part::Bytes(own) => {
+                    bytes.push(BYTES);
+                    put_bytes(own, &mut bytes);
+                }
+                Part::Slice(slice) => put_slice(slice, &mut bytes),
+            }
+        }
+        bytes
+    }
+
+    /// The description that these bytes are. Takes memory in proportion to them.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidDescription`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Description, InvalidDescription> {
+        let rest = bytes.strip_prefix(&MAGIC).ok_or(InvalidDescription::Magic)?;
+        let (version, rest) = rest.split_first_chunk().ok_or(InvalidDescription::Length)?;
+        match u32::from_le_bytes(*version) {
+            VERSION => {}
+            other => return Err(InvalidDescription::Version(other)),
+        }
+        let mut reader = Reader(rest);
+        let count = reader.number()?;
+        let mut parts = Vec::new();
+        for _ in 0..count {
+            parts.push(reader.part()?);
+        }
+        if !reader.0.is_empty() {
+            return Err(InvalidDescription::Length);
+        }
+        Ok(Description { parts })
+    }
+}
+
+fn put_slice(slice: &Slice, bytes: &mut Vec<u8>) {
+    let (kind, is_resumed) = match &slice.making {
+        Making::Encoder { state, .. } => (ENCODER, state.is_some()),
+        Making::Corrections { is_first, .. } => (CORRECTIONS, !is_first),
+        Making::Frames(_) => (FRAMES, slice.history > 0),
+    };
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    bytes.push(kind | flag(slice.is_last, IS_LAST) | flag(is_resumed, IS_RESUMED));
+    for number in [slice.plain, slice.bits, u64::from(slice.lookahead)] {
+        put(number, bytes);
+    }
+    if is_resumed {
+        put(u64::from(slice.history), bytes);
+        bytes.extend([slice.begun.0, slice.begun.1]);
+    }
+    match &slice.making {
+        Making::Encoder {
+            method,
+            state,
+            flushes,
+        } => {
+            bytes.extend(method.to_code());
+            if let Some(state) = state {
+                put(state.len() as u64, bytes);
+                state.iter().for_each(|&number| put(number, bytes));
+            }
+            put(flushes.len() as u64, bytes);
+            let mut before = 0;
+            for flush in flushes {
+                put(flush - before, bytes);
+                before = *flush;
+            }
+        }
+        Making::Corrections { corrections, .. } | Making::Frames(corrections) => {
+            put_bytes(corrections, bytes)
+        }
+    }
+}
+
+/// A number in groups of seven bits, the lowest first; the highest bit of a byte says that another follows.
+fn put(mut number: u64, bytes: &mut Vec<u8>) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn put_bytes(own: &[u8], bytes: &mut Vec<u8>) {
+    put(own.len() as u64, bytes);
+    bytes.extend_from_slice(own);
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> Result<u8, InvalidDescription> {
+        let (&byte, rest) = self.0.split_first().ok_or(InvalidDescription::Length)?;
+        self.0 = rest;
+        Ok(byte)
+    }
+
+    fn number(&mut self) -> Result<u64, InvalidDescription> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let group = u64::from(byte & 0x7f);
+            number |= group << shift;
+            // The tenth byte has one bit, and a number has one form.
+            let is_over = shift == 63 && byte > 1 || shift > 0 && byte == 0;
+            if is_over {
+                return Err(InvalidDescription::Number);
+            }
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(InvalidDescription::Number)
+    }
+
+    /// A number up to `most`.
+    fn small(&mut self, most: u64) -> Result<u64, InvalidDescription> {
+        self.number().and_then(|number| {
+            if number > most {
+                Err(InvalidDescription::Number)
+            } else {
+                Ok(number)
+            }
+        })
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, InvalidDescription> {
+        let length = self.number()?;
+        let length = usize::try_from(length).map_err(|_| InvalidDescription::Length)?;
+        let (bytes, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or(InvalidDescription::Length)?;
+        self.0 = rest;
+        Ok(bytes.to_vec())
+    }
+
+    fn part(&mut self) -> Result<Part, InvalidDescription> {
+        let tag = self.byte()?;
+        if tag == BYTES {
+            return Ok(Part::Bytes(self.bytes()?));
+        }
+        let (kind, is_last, is_resumed) = (tag & 0x0f, tag & IS_LAST != 0, tag & IS_RESUMED != 0);
+        if tag & !(0x0f | IS_LAST | IS_RESUMED) != 0 {
+            return Err(InvalidDescription::Number);
+        }
+        // Sums of them must not overflow.
+        let (plain, bits) = (self.small(1 << 60)?, self.small(1 << 60)?);
+        let lookahead = self.small(MOST_LOOKAHEAD)? as u32;
+        let (history, begun) = if is_resumed {
+            (self.small(MOST_HISTORY)? as u32, (self.byte()?, self.byte()?))
+        } else {
+            (0, (0, 0))
+        };
+        if begun.0 > 7 || begun.1 >> begun.0 != 0 {
+            return Err(InvalidDescription::Number);
+        }
+        let making = match kind {
+            ENCODER => self.encoder(is_resumed)?,
+            CORRECTIONS => Making::Corrections {
+                is_first: !is_resumed,
+                corrections: self.bytes()?,
+            },
+            // It is made at once.
+            FRAMES if plain <= MOST_OF_FRAMES && is_resumed == (history > 0) => Making::Frames(self.bytes()?),
+            _ => return Err(InvalidDescription::Number),
+        };
+        Ok(Part::Slice(Slice {
+            plain,
+            history,
+            lookahead,
+            bits,
+            begun,
+            is_last,
+            making,
+        }))
+    }
+
+    fn encoder(&mut self, is_resumed: bool) -> Result<Making, InvalidDescription> {
+        let (code, rest) = self.0.split_first_chunk().ok_or(InvalidDescription::Length)?;
+        self.0 = rest;
+        let method = Method::from_code(*code).ok_or(InvalidDescription::Method)?;
+        let state = if is_resumed {
+            let count = self.small(MOST_STATE)?;
+            Some((0..count).map(|_| self.number()).collect::<Result<_, _>>()?)
+        } else {
+            None
+        };
+        let count = self.number()?;
+        let mut flushes = Vec::new();
+        let mut before = 0_u64;
+        for _ in 0..count {
+            before = before
+                .checked_add(self.number()?)
+                .ok_or(InvalidDescription::Number)?;
+            flushes.push(before);
+        }
+        Ok(Making::Encoder {
+            method,
+            state,
+            flushes,
+        })
+    }
+}

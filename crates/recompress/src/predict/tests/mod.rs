@@ -1,0 +1,1 @@
+//! Tests of writer and reader together.

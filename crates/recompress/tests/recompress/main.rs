@@ -1,0 +1,9 @@
+//! Streams of real encoders are taken apart and made again; damaged ones are refused.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop"
+)]
+
+mod round_trips;
