@@ -23,6 +23,8 @@ pub(crate) struct Feed {
     pub(crate) stream: Kept,
     /// Flushes, those before the first kept plain byte too.
     pub(crate) flushes: Vec<Flush>,
+    /// How many blocks began.
+    pub(crate) blocks: u64,
     /// What the stream says from the block at [`Feed::items_from`] on.
     pub(crate) items: Vec<Item>,
     /// The bit at which `items` begins.
@@ -46,8 +48,9 @@ impl Feed {
         let input = self.stream.slice(self.inflater.position() / 8, u64::MAX);
         let plain = self.inflater.read(input, is_end, &mut self.items)?;
         self.plain.push(plain);
-        self.flushes
-            .extend(self.items[items_before..].iter().filter_map(flush_of));
+        let new = &self.items[items_before..];
+        self.blocks += new.iter().filter(|item| matches!(item, Item::Block(_))).count() as u64;
+        self.flushes.extend(new.iter().filter_map(flush_of));
         Ok(self.plain.slice(plain_before, u64::MAX))
     }
 

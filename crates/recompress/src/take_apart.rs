@@ -35,6 +35,11 @@ const MOST_TRIES: usize = 20_000;
 /// Members of a stream, at most. An eStargz layer has one for each file and each 4 MiB.
 const MOST_MEMBERS: usize = 1 << 18;
 
+/// Blocks of a deflate stream, at most: so many, and one for so many plain bytes. Each costs time, and a stream of empty blocks would take longer than any
+/// layer; encoders have hundreds of bytes in a block even if they are flushed all the time.
+const MOST_SMALL_BLOCKS: u64 = 100_000;
+const LEAST_OF_BLOCK: u64 = 64;
+
 /// How much a stream may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -357,7 +362,8 @@ impl DeflateTaker {
 
     /// Describes what was read.
     fn work(&mut self, parts: &mut Vec<Part>) -> Result<(), Refusal> {
-        if self.feed.flushes.len() > MOST_FLUSHES {
+        let most_blocks = MOST_SMALL_BLOCKS + self.feed.plain.end() / LEAST_OF_BLOCK;
+        if self.feed.flushes.len() > MOST_FLUSHES || self.feed.blocks > most_blocks {
             return Err(Refusal::Unknown);
         }
         let is_much = self.feed.plain.len() > MOST_KEPT || self.feed.items.len() > MOST_ITEMS;
