@@ -17,6 +17,8 @@ const FRAMES: u8 = 3;
 /// Flags of a slice, above the kind.
 const IS_LAST: u8 = 1 << 4;
 const IS_RESUMED: u8 = 1 << 5;
+/// Plain bytes of a description, and bits of its stream, at most.
+const MOST: u64 = 1 << 60;
 /// Numbers in the state of a cut, at most.
 const MOST_STATE: u64 = 64;
 /// Plain bytes of a slice of zstd frames, at most.
@@ -78,8 +80,17 @@ impl Description {
         let mut reader = Reader(rest);
         let count = reader.number()?;
         let mut parts = Vec::new();
+        let (mut plain, mut bits) = (0_u64, 0_u64);
         for _ in 0..count {
-            parts.push(reader.part()?);
+            let part = reader.part()?;
+            if let Part::Slice(slice) = &part {
+                // Each is at most as much, so the sums do not overflow before they are refused.
+                (plain, bits) = (plain + slice.plain, bits + slice.bits);
+                if plain.max(bits) > MOST {
+                    return Err(InvalidDescription::Number);
+                }
+            }
+            parts.push(part);
         }
         if !reader.0.is_empty() {
             return Err(InvalidDescription::Length);
@@ -199,8 +210,7 @@ impl<'a> Reader<'a> {
         if tag & !(0x0f | IS_LAST | IS_RESUMED) != 0 {
             return Err(InvalidDescription::Number);
         }
-        // Sums of them must not overflow.
-        let (plain, bits) = (self.small(1 << 60)?, self.small(1 << 60)?);
+        let (plain, bits) = (self.small(MOST)?, self.small(MOST)?);
         let lookahead = self.small(MOST_LOOKAHEAD)? as u32;
         let (history, begun) = if is_resumed {
             (self.small(MOST_HISTORY)? as u32, (self.byte()?, self.byte()?))
@@ -255,5 +265,65 @@ impl<'a> Reader<'a> {
             state,
             flushes,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(plain: u64, bits: u64) -> Part {
+        Part::Slice(Slice {
+            plain,
+            history: 0,
+            lookahead: 0,
+            bits,
+            begun: (0, 0),
+            is_last: false,
+            making: Making::Corrections {
+                is_first: true,
+                corrections: vec![1, 2, 3],
+            },
+        })
+    }
+
+    #[test]
+    fn descriptions_of_more_than_can_be_are_refused() {
+        let read = |parts: Vec<Part>| Description::from_bytes(&Description { parts }.to_bytes());
+        assert!(read(vec![slice(MOST, MOST)]).is_ok());
+        assert!(read(vec![slice(MOST, 1), slice(0, MOST - 1)]).is_ok());
+        let refused = Err(InvalidDescription::Number);
+        assert_eq!(read(vec![slice(MOST + 1, 0)]), refused);
+        assert_eq!(read(vec![slice(MOST, 0), slice(1, 0)]), refused);
+        assert_eq!(read(vec![slice(0, MOST); 20]), refused);
+    }
+
+    #[test]
+    fn bytes_that_are_no_description_are_told_apart() {
+        let bytes = Description {
+            parts: vec![Part::Bytes(b"head".to_vec()), slice(5, 7)],
+        }
+        .to_bytes();
+        assert!(Description::from_bytes(&bytes).is_ok());
+        for length in 8..bytes.len() {
+            assert_eq!(
+                Description::from_bytes(&bytes[..length]),
+                Err(InvalidDescription::Length),
+                "{length}"
+            );
+        }
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert_eq!(Description::from_bytes(&longer), Err(InvalidDescription::Length));
+        assert_eq!(
+            Description::from_bytes(b"XBRECOMQ"),
+            Err(InvalidDescription::Magic)
+        );
+        let mut newer = bytes;
+        newer[8] = 2;
+        assert_eq!(
+            Description::from_bytes(&newer),
+            Err(InvalidDescription::Version(2))
+        );
     }
 }
