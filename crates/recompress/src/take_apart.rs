@@ -24,7 +24,7 @@ const PROBE: usize = 256 << 10;
 const MOST_PROBE: usize = 16 << 20;
 
 /// What is kept of a stream while an encoder is followed, at most: plain bytes since the last slice, and blocks. Encoders that are known stay far below.
-const MOST_KEPT: usize = 128 << 20;
+const MOST_KEPT: usize = 32 << 20;
 const MOST_ITEMS: usize = 1 << 20;
 /// Flushes of a stream, at most: a writer that flushes after each byte is not followed.
 const MOST_FLUSHES: usize = 4 << 20;
