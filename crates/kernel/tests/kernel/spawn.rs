@@ -1,6 +1,7 @@
 //! Starting processes: descriptors, session, signals, errors.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -13,15 +14,15 @@ fn shell(script: &str) -> Spawn<'static> {
 
 #[test]
 fn descriptors_arrive_at_their_numbers_and_no_other_does() {
-    let (mut ours, theirs) = UnixStream::pair().unwrap();
-    let (mut other, other_theirs) = UnixStream::pair().unwrap();
+    // Numbers of two digits, as they have when other tests hold files.
+    let _held: Vec<File> = (0..10).map(|_| File::open("/dev/null").unwrap()).collect();
+    let (mut ours, theirs) = io::pipe().unwrap();
+    let (mut other, other_theirs) = io::pipe().unwrap();
     // A source that has the number of the other's target, whichever way round they are.
     let numbers = [other_theirs.as_fd(), theirs.as_fd()].map(|fd| std::os::fd::AsRawFd::as_raw_fd(&fd));
-    let script = format!(
-        "echo first >&{}; echo second >&{}; ls /proc/self/fd >&{0}",
-        numbers[0], numbers[1]
-    );
-    let script = format!("{script}; exit 3");
+    // By path: `>&` knows numbers of one digit only in some shells, and other tests may have those.
+    let [to_first, to_second] = numbers.map(|number| format!("/proc/self/fd/{number}"));
+    let script = format!("echo first >{to_first}; echo second >{to_second}; ls /proc/self/fd >{to_first}; exit 3");
     let child = shell(&script)
         .descriptor(theirs.as_fd(), numbers[0])
         .descriptor(other_theirs.as_fd(), numbers[1])
