@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "xebec-recompress",
         &["xebec-bitstream", "xebec-deflate", "xebec-zstd-frames"],
     ),
+    ("xebec-recipe", &[]),
     ("xebec-volume", &["xebec-kernel"]),
     (
         "xebec-container",
@@ -251,6 +252,7 @@ const FOR_TESTS: &[(&str, &[&str])] = &[
             "xebec-oci",
             "xebec-policy",
             "xebec-protocol",
+            "xebec-recipe",
             "xebec-recompress",
             "xebec-registry",
             "xebec-settings",

@@ -1,0 +1,256 @@
+//! The frame in columns, and back.
+
+use super::BLOCK;
+use super::header::{Block, FIELDS, Guess, MODIFIED, NAME, complete, is_header, kind};
+use crate::numbers::{Reader, put};
+
+/// How many columns there are.
+pub(super) const COLUMNS: usize = 7;
+
+/// The frame in columns.
+#[derive(Default)]
+pub(super) struct Columns {
+    /// For each block a number: 0 is a header; n + 1 are n bytes, and zeros up to the block's end.
+    pub(super) blocks: Vec<u8>,
+    /// For each header its kind, and which fields are not as guessed.
+    pub(super) heads: Vec<u8>,
+    /// For each such field, how much of its beginning is as guessed, and how many bytes follow before zeros.
+    pub(super) lengths: Vec<u8>,
+    /// These bytes, of names, of times, and of other fields.
+    pub(super) names: Vec<u8>,
+    pub(super) times: Vec<u8>,
+    pub(super) others: Vec<u8>,
+    /// The bytes of other blocks.
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A part of the frame: where it is in the plain bytes, and how many bytes that are not frame follow it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) length: usize,
+    pub(super) after: u64,
+}
+
+impl Span {
+    /// The lengths of its blocks. Blocks end where those of the plain bytes do.
+    fn blocks(self) -> impl Iterator<Item = usize> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let to_boundary = BLOCK - ((self.start % BLOCK as u64) as usize + at) % BLOCK;
+            let length = to_boundary.min(self.length - at);
+            at += length;
+            (length > 0).then_some(length)
+        })
+    }
+}
+
+/// The number of a block in the column `blocks`.
+fn number_of(block: &[u8]) -> u64 {
+    if block.len() == BLOCK && is_header(block) {
+        return 0;
+    }
+    let length = block
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1);
+    length as u64 + 1
+}
+
+/// How many bytes seem to follow a header: those of the next block, or, if the span ends, what follows it.
+fn seeming_size(next: Option<u64>, after: u64) -> u64 {
+    next.map_or(after, |number| number.saturating_sub(1))
+}
+
+/// Takes spans apart.
+pub(super) struct Encoder {
+    columns: Columns,
+    guess: Guess,
+}
+
+impl Encoder {
+    pub(super) fn new() -> Encoder {
+        Encoder {
+            columns: Columns::default(),
+            guess: Guess::new(),
+        }
+    }
+
+    /// The next span, and its bytes.
+    pub(super) fn span(&mut self, span: Span, bytes: &[u8]) {
+        let mut at = 0;
+        let mut blocks = span
+            .blocks()
+            .map(|length| {
+                at += length;
+                let block = bytes.get(at - length..at).unwrap_or_default();
+                (block, number_of(block))
+            })
+            .peekable();
+        while let Some((block, number)) = blocks.next() {
+            put(number, &mut self.columns.blocks);
+            match <&Block>::try_from(block) {
+                Ok(block) if number == 0 => {
+                    let size = seeming_size(blocks.peek().map(|&(_, number)| number), span.after);
+                    self.header(block, size);
+                }
+                _ => {
+                    let own = block.get(..number as usize - 1).unwrap_or_default();
+                    self.columns.bytes.extend_from_slice(own);
+                }
+            }
+        }
+    }
+
+    fn header(&mut self, block: &Block, size: u64) {
+        let guess = self.guess.next(kind(block), size);
+        let mut flags = 0_u64;
+        for (bit, range) in FIELDS.into_iter().enumerate() {
+            let own = block.get(range.clone()).unwrap_or_default();
+            let guessed = guess.get(range.clone()).unwrap_or_default();
+            if own == guessed {
+                continue;
+            }
+            flags |= 1 << bit;
+            let length = own.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+            let shared = own
+                .iter()
+                .zip(guessed)
+                .take(length)
+                .take_while(|(own, guessed)| own == guessed)
+                .count();
+            self.columns
+                .lengths
+                .extend([shared as u8, (length - shared) as u8]);
+            let rest = own.get(shared..length).unwrap_or_default();
+            self.columns.of(&range).extend_from_slice(rest);
+        }
+        self.columns.heads.push(kind(block));
+        put(flags, &mut self.columns.heads);
+        self.guess.learn(block);
+    }
+
+    /// The columns of all spans.
+    pub(super) fn finish(self) -> Columns {
+        self.columns
+    }
+}
+
+impl Columns {
+    /// The column for the bytes of a field.
+    fn of(&mut self, field: &std::ops::Range<usize>) -> &mut Vec<u8> {
+        match field {
+            field if *field == NAME => &mut self.names,
+            field if *field == MODIFIED => &mut self.times,
+            _ => &mut self.others,
+        }
+    }
+
+    /// All columns, in the order of the format.
+    pub(super) fn all(&self) -> [&Vec<u8>; COLUMNS] {
+        [
+            &self.blocks,
+            &self.heads,
+            &self.lengths,
+            &self.names,
+            &self.times,
+            &self.others,
+            &self.bytes,
+        ]
+    }
+}
+
+/// Puts spans together again.
+pub(super) struct Decoder<'c> {
+    blocks: Reader<'c>,
+    heads: Reader<'c>,
+    lengths: Reader<'c>,
+    names: Reader<'c>,
+    times: Reader<'c>,
+    others: Reader<'c>,
+    bytes: Reader<'c>,
+    guess: Guess,
+}
+
+impl<'c> Decoder<'c> {
+    pub(super) fn new(columns: &'c [Vec<u8>; COLUMNS]) -> Decoder<'c> {
+        let [blocks, heads, lengths, names, times, others, bytes] =
+            columns.each_ref().map(|column| Reader(column));
+        Decoder {
+            blocks,
+            heads,
+            lengths,
+            names,
+            times,
+            others,
+            bytes,
+            guess: Guess::new(),
+        }
+    }
+
+    /// Appends the bytes of the next span: exactly its length, or fewer and `None` if the columns are not of such spans.
+    pub(super) fn span(&mut self, span: Span, inline: &mut Vec<u8>) -> Option<()> {
+        let mut blocks = span.blocks().peekable();
+        while let Some(length) = blocks.next() {
+            match self.blocks.number()? {
+                0 if length == BLOCK => {
+                    let next = match blocks.peek() {
+                        Some(_) => Some({ self.blocks }.number()?),
+                        None => None,
+                    };
+                    let block = self.header(seeming_size(next, span.after))?;
+                    inline.extend_from_slice(&block);
+                }
+                number => {
+                    let own = number.checked_sub(1).filter(|&own| own <= length as u64)?;
+                    inline.extend_from_slice(self.bytes.bytes(own)?);
+                    inline.resize(inline.len() + length - own as usize, 0);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn header(&mut self, size: u64) -> Option<Block> {
+        let kind = *self.heads.bytes(1)?.first()?;
+        let flags = self.heads.number()?;
+        if flags >> FIELDS.len() != 0 {
+            return None;
+        }
+        let mut block = self.guess.next(kind, size);
+        for (bit, range) in FIELDS.into_iter().enumerate() {
+            if flags >> bit & 1 == 0 {
+                continue;
+            }
+            let &[shared, length] = self.lengths.bytes(2)?.first_chunk()?;
+            let column = match &range {
+                field if *field == NAME => &mut self.names,
+                field if *field == MODIFIED => &mut self.times,
+                _ => &mut self.others,
+            };
+            let own = column.bytes(u64::from(length))?;
+            let rest = block.get_mut(range)?.get_mut(usize::from(shared)..)?;
+            let (to, zeros) = rest.split_at_mut_checked(own.len())?;
+            to.copy_from_slice(own);
+            zeros.fill(0);
+        }
+        complete(&mut block);
+        self.guess.learn(&block);
+        Some(block)
+    }
+
+    /// Whether all columns are used up.
+    pub(super) fn is_at_end(&self) -> bool {
+        [
+            self.blocks,
+            self.heads,
+            self.lengths,
+            self.names,
+            self.times,
+            self.others,
+            self.bytes,
+        ]
+        .iter()
+        .all(|column| column.0.is_empty())
+    }
+}
