@@ -14,6 +14,7 @@ use xebec_format::runtime_image::{
 use xebec_fuzz::{plain_numbers_of_recording, plain_sections_of_index};
 use xebec_index::indexer::{IndexOptions, index_layer};
 use xebec_oci::Descriptor;
+use xebec_recipe::{Blob, Cutter, Limits, Options, PackWriter, Piece, RecipeBuilder, Splitter};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::tar::{Dialect, Header, Kind, SparseFormat, TarBuilder};
 use xebec_trust::{BoundArtifact, Listing, Original, Policy, Record, RepositoryName, bind};
@@ -31,6 +32,7 @@ fn main() -> Result<(), Failure> {
     documents()?;
     runner()?;
     trust()?;
+    recipes()?;
     kernel()
 }
 
@@ -38,6 +40,39 @@ fn put(target: &str, name: &str, bytes: &[u8]) -> io::Result<()> {
     let directory = Path::new("fuzz/seeds").join(target);
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join(name), bytes)
+}
+
+/// Recipes and packs of small archives, without the magic and the digests that the targets add.
+fn recipes() -> Result<(), Failure> {
+    for (name, archive) in archives() {
+        put("recipe_split", name, &[&[0x05], &archive[..]].concat())?;
+        let mut builder = RecipeBuilder::new(Limits::default());
+        let mut writer = PackWriter::new(Options {
+            level: 3,
+            frame_size: 4096,
+        });
+        let mut is_taken = true;
+        let mut sink = |piece: Piece<'_>| {
+            let id = builder.add(piece);
+            if let (Ok(Some(id)), Piece::Chunk { bytes, hint }) = (id, piece) {
+                is_taken &= writer.add(id, bytes, hint).is_ok();
+            }
+            is_taken &= id.is_ok();
+        };
+        let mut splitter = Splitter::new(Cutter::Files);
+        splitter.write(&archive, &mut sink);
+        splitter.finish(&mut sink);
+        let recipe = builder.finish(Blob::default(), Vec::new())?.to_bytes();
+        let pack = writer.finish()?.bytes;
+        let recipe = recipe.get(12..recipe.len() - 32).ok_or("a short recipe")?;
+        let pack = pack.get(12..pack.len() - 44).ok_or("a short pack")?;
+        if !is_taken {
+            return Err("a piece was refused".into());
+        }
+        put("recipe_decode", name, recipe)?;
+        put("pack_decode", name, pack)?;
+    }
+    Ok(())
 }
 
 fn put_texts(target: &str, texts: &[&str]) -> io::Result<()> {
