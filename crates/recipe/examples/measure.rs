@@ -1,5 +1,5 @@
 //! Cuts tar files, packs their chunks, and prints how long that takes and how many bytes come out:
-//! `cargo run --release --package xebec-recipe --example measure -- [--level N] [--frame BYTES] [--content] TAR…`
+//! `cargo run --release --package xebec-recipe --example measure -- [--level N] [--frame BYTES] [--content] [--quick] TAR…`
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -22,6 +22,8 @@ struct Wanted {
     options: Options,
     cutter: Cutter,
     files: Vec<String>,
+    /// Whether the file is not compressed as a whole, to compare with.
+    is_quick: bool,
 }
 
 fn wanted() -> Result<Wanted, Failure> {
@@ -29,12 +31,14 @@ fn wanted() -> Result<Wanted, Failure> {
         options: Options::default(),
         cutter: Cutter::Files,
         files: Vec::new(),
+        is_quick: false,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--level" => wanted.options.level = arguments.next().unwrap_or_default().parse()?,
             "--frame" => wanted.options.frame_size = arguments.next().unwrap_or_default().parse()?,
+            "--quick" => wanted.is_quick = true,
             "--content" => wanted.cutter = Cutter::CONTENT,
             _ => wanted.files.push(argument),
         }
@@ -140,9 +144,10 @@ fn measure(name: &str, wanted: &Wanted) -> Result<(), Failure> {
     for pack in &packed.packs {
         reading += read_all(pack)?;
     }
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::new(6));
-    gzip.write_all(&plain)?;
-    let (gzip, zstd) = (gzip.finish()?.len(), zstd_of(&plain, wanted.options.level)?);
+    let (gzip, zstd) = match wanted.is_quick {
+        true => (plain.len(), plain.len()),
+        false => (gzip_of(&plain)?, zstd_of(&plain, wanted.options.level)?),
+    };
     let size = plain.len() as f64;
     let percent = |bytes: usize| 100.0 * bytes as f64 / size;
     println!(
@@ -176,6 +181,12 @@ fn measure(name: &str, wanted: &Wanted) -> Result<(), Failure> {
         speed(reading)
     );
     Ok(())
+}
+
+fn gzip_of(plain: &[u8]) -> Result<usize, Failure> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::new(6));
+    gzip.write_all(plain)?;
+    Ok(gzip.finish()?.len())
 }
 
 fn zstd_of(plain: &[u8], level: i32) -> Result<usize, Failure> {

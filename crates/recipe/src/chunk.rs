@@ -35,19 +35,26 @@ impl fmt::Debug for ChunkId {
     }
 }
 
-/// What is known of a chunk's contents and not of its bytes: it helps to put similar chunks together. A chunk of which nothing is known has the default.
+/// What is known of the file that a chunk is of: it helps to put similar chunks together. If nothing is known it is the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hint {
     /// The last component of the file's path, at most 255 bytes, or nothing.
     pub name: Vec<u8>,
+    /// How the file begins: [`Hint::kind_of`] its first chunk. Zeros if that is not known.
+    pub kind: [u8; 2],
     /// How long the file is, in bytes. 0 if that is not known.
     pub size: u64,
     /// Where in the file the chunk begins, in bytes.
     pub offset: u64,
 }
 
+/// The kind of ELF files: programs and libraries.
+pub(crate) const KIND_OF_PROGRAMS: [u8; 2] = *b"EL";
+/// The kind of texts.
+const KIND_OF_TEXTS: [u8; 2] = *b"TX";
+
 impl Hint {
-    /// The hint for the beginning of a file of `size` bytes at a path, whose components are parted by slashes.
+    /// The hint for the beginning of a file of `size` bytes at a path, whose components are parted by slashes. The kind is not known yet.
     pub fn of(path: &[u8], size: u64) -> Hint {
         let path = path.strip_suffix(b"/").unwrap_or(path);
         let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -55,15 +62,21 @@ impl Hint {
         Hint {
             name,
             size,
-            offset: 0,
+            ..Hint::default()
         }
     }
 
-    /// What follows the last dot of the name, unless the name begins with that dot; nothing if there is none.
-    pub fn extension(&self) -> &[u8] {
-        match self.name.iter().rposition(|&byte| byte == b'.') {
-            Some(at) if at > 0 => self.name.get(at + 1..).unwrap_or_default(),
-            _ => &[],
+    /// What the first bytes of a file say about its kind: two bytes that are the same for files that may be similar. They are the first two of the file,
+    /// but for programs, and for texts. Python's bytecode counts as text, because it has much of its source, which is named alike.
+    pub fn kind_of(bytes: &[u8]) -> [u8; 2] {
+        let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
+        match bytes {
+            [0x7f, b'E', b'L', b'F', ..] => KIND_OF_PROGRAMS,
+            [_, _, b'\r', b'\n', ..] => KIND_OF_TEXTS,
+            _ if bytes.iter().take(64).all(is_text) => KIND_OF_TEXTS,
+            [first, second, ..] => [*first, *second],
+            [first] => [*first, 0],
+            [] => [0, 0],
         }
     }
 }

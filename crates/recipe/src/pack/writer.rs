@@ -102,7 +102,7 @@ impl PackWriter {
         self.plain.extend_from_slice(bytes);
         self.known.insert(id, self.chunks.len());
         self.chunks.push(Waiting {
-            key: Key::of(hint, bytes),
+            key: Key::of(hint),
             id,
             at,
             length: bytes.len(),

@@ -158,8 +158,12 @@ impl Contents {
 
     fn pass_on(&mut self, length: usize, sink: &mut Sink<'_>) {
         let end = self.start + length;
+        let bytes = self.buffer.get(self.start..end).unwrap_or_default();
+        if self.hint.offset == 0 {
+            self.hint.kind = Hint::kind_of(bytes);
+        }
         sink(Piece::Chunk {
-            bytes: self.buffer.get(self.start..end).unwrap_or_default(),
+            bytes,
             hint: &self.hint,
         });
         self.hint.offset += length as u64;

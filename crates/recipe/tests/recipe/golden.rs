@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use xebec_recipe::{ChunkId, Cutter, FromEnd, Hint, Limits, Options, PackIndex, PackWriter, Part, Recipe};
+use xebec_recipe::{ChunkId, Cutter, FromEnd, Limits, Options, PackIndex, PackWriter, Part, Recipe};
 
 use crate::made::{Numbers, Owned, recipe, split, tree};
 
@@ -43,14 +43,7 @@ fn the_golden_recipe_of_contents_is_read() {
 fn the_golden_pack_is_read() {
     let pieces = split(&tree(), Cutter::Files, 1000);
     let chunks = pieces.iter().filter_map(|piece| match piece {
-        Owned::Chunk(bytes, name, size, offset) => Some((
-            bytes,
-            Hint {
-                name: name.clone(),
-                size: *size,
-                offset: *offset,
-            },
-        )),
+        Owned::Chunk(bytes, hint) => Some((bytes, hint)),
         _ => None,
     });
     let mut writer = PackWriter::new(Options {
@@ -58,7 +51,7 @@ fn the_golden_pack_is_read() {
         frame_size: 64 << 10,
     });
     for (bytes, hint) in chunks.clone() {
-        writer.add(ChunkId::of(bytes), bytes, &hint).unwrap();
+        writer.add(ChunkId::of(bytes), bytes, hint).unwrap();
     }
     let golden = golden("pack-1", &writer.finish().unwrap().bytes);
     let Ok(FromEnd::Index(index)) = PackIndex::from_end(&golden, golden.len() as u64) else {

@@ -1,20 +1,20 @@
 //! Bytes for tests, the same each time.
 
-use xebec_recipe::{Blob, Cutter, Limits, Piece, Recipe, RecipeBuilder, Splitter};
+use xebec_recipe::{Blob, Cutter, Hint, Limits, Piece, Recipe, RecipeBuilder, Splitter};
 
-/// A piece that owns its bytes: of a chunk, with name, size and offset.
+/// A piece that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Owned {
+pub(crate) enum Owned {
     Inline(Vec<u8>),
     Zeros(u64),
-    Chunk(Vec<u8>, Vec<u8>, u64, u64),
+    Chunk(Vec<u8>, Hint),
 }
 
 /// Numbers that look random.
-pub struct Numbers(pub u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -22,12 +22,12 @@ impl Numbers {
         self.0 >> 33
     }
 
-    pub fn bytes(&mut self, length: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         (0..length).map(|_| (self.next() >> 7) as u8).collect()
     }
 
     /// Bytes that compress as sources do.
-    pub fn text(&mut self, length: usize) -> Vec<u8> {
+    pub(crate) fn text(&mut self, length: usize) -> Vec<u8> {
         let words = [
             "let ", "chunk", " = ", "frame", ";\n", "pack", "(", ")", "index", "recipe ",
         ];
@@ -41,19 +41,14 @@ impl Numbers {
 }
 
 /// The pieces of bytes that come in pieces of `step`. Inline ones that follow each other are one.
-pub fn split(plain: &[u8], cutter: Cutter, step: usize) -> Vec<Owned> {
+pub(crate) fn split(plain: &[u8], cutter: Cutter, step: usize) -> Vec<Owned> {
     let mut pieces = Vec::new();
     let mut sink = |piece: Piece<'_>| match (pieces.last_mut(), piece) {
         (Some(Owned::Inline(before)), Piece::Inline(bytes)) => before.extend_from_slice(bytes),
         (_, Piece::Inline(bytes)) => pieces.push(Owned::Inline(bytes.to_vec())),
         (_, Piece::Zeros(length)) => pieces.push(Owned::Zeros(length)),
         (_, Piece::Chunk { bytes, hint }) => {
-            pieces.push(Owned::Chunk(
-                bytes.to_vec(),
-                hint.name.clone(),
-                hint.size,
-                hint.offset,
-            ));
+            pieces.push(Owned::Chunk(bytes.to_vec(), hint.clone()));
         }
     };
     let mut splitter = Splitter::new(cutter);
@@ -64,11 +59,11 @@ pub fn split(plain: &[u8], cutter: Cutter, step: usize) -> Vec<Owned> {
     pieces
 }
 
-pub fn join(pieces: &[Owned]) -> Vec<u8> {
+pub(crate) fn join(pieces: &[Owned]) -> Vec<u8> {
     let mut plain = Vec::new();
     for piece in pieces {
         match piece {
-            Owned::Inline(bytes) | Owned::Chunk(bytes, ..) => plain.extend_from_slice(bytes),
+            Owned::Inline(bytes) | Owned::Chunk(bytes, _) => plain.extend_from_slice(bytes),
             Owned::Zeros(length) => plain.resize(plain.len() + *length as usize, 0),
         }
     }
@@ -76,7 +71,7 @@ pub fn join(pieces: &[Owned]) -> Vec<u8> {
 }
 
 /// The recipe of bytes.
-pub fn recipe(plain: &[u8], cutter: Cutter) -> Recipe {
+pub(crate) fn recipe(plain: &[u8], cutter: Cutter) -> Recipe {
     let mut builder = RecipeBuilder::new(Limits::default());
     let mut sink = |piece: Piece<'_>| {
         builder.add(piece).unwrap();
@@ -92,7 +87,7 @@ pub fn recipe(plain: &[u8], cutter: Cutter) -> Recipe {
 }
 
 /// Ends with two blocks of zeros, and as many more as make it a multiple of 10 KiB, as tar programs do.
-pub fn tar(add: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
+pub(crate) fn tar(add: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     add(&mut builder);
     let mut bytes = builder.into_inner().unwrap();
@@ -101,7 +96,7 @@ pub fn tar(add: impl FnOnce(&mut tar::Builder<Vec<u8>>)) -> Vec<u8> {
 }
 
 /// A header of the GNU kind.
-pub fn header(path: &str, size: usize) -> tar::Header {
+pub(crate) fn header(path: &str, size: usize) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_path(path).unwrap();
     header.set_size(size as u64);
@@ -112,12 +107,12 @@ pub fn header(path: &str, size: usize) -> tar::Header {
 }
 
 /// Appends a file.
-pub fn file(builder: &mut tar::Builder<Vec<u8>>, path: &str, contents: &[u8]) {
+pub(crate) fn file(builder: &mut tar::Builder<Vec<u8>>, path: &str, contents: &[u8]) {
     builder.append(&header(path, contents.len()), contents).unwrap();
 }
 
 /// A tar stream with a bit of everything, some hundred KB.
-pub fn tree() -> Vec<u8> {
+pub(crate) fn tree() -> Vec<u8> {
     let mut numbers = Numbers(3);
     tar(|builder| {
         let mut directory = header("usr/", 0);

@@ -10,12 +10,10 @@ const SMALL: Cutter = Cutter::Content { average: 4096 };
 /// The chunks among pieces: name, size and offset, and length.
 fn chunks(pieces: &[Owned]) -> Vec<(String, u64, u64, usize)> {
     let chunk = |piece: &Owned| match piece {
-        Owned::Chunk(bytes, name, size, offset) => Some((
-            String::from_utf8(name.clone()).unwrap(),
-            *size,
-            *offset,
-            bytes.len(),
-        )),
+        Owned::Chunk(bytes, hint) => {
+            let name = String::from_utf8(hint.name.clone()).unwrap();
+            Some((name, hint.size, hint.offset, bytes.len()))
+        }
         _ => None,
     };
     pieces.iter().filter_map(chunk).collect()
@@ -237,6 +235,35 @@ fn contents_are_cut_alike_after_an_insertion() {
 
 /// Where the first four cuts are.
 const CUTS: [usize; 4] = [78510, 82059, 118483, 97579];
+
+#[test]
+fn all_chunks_of_a_file_have_the_kind_of_its_beginning() {
+    let contents = [b"\x7fELF".to_vec(), Numbers(5).bytes(400_000)].concat();
+    let plain = tar(|builder| {
+        file(builder, "program", &contents);
+        file(builder, "text", &b"in lines\n".repeat(100));
+        file(builder, "picture", &[b"\x89PNG".to_vec(), vec![7; 200]].concat());
+    });
+    let pieces = split(&plain, SMALL, 1000);
+    let mut kinds = pieces
+        .iter()
+        .filter_map(|piece| match piece {
+            Owned::Chunk(_, hint) => Some((hint.name.clone(), hint.kind)),
+            _ => None,
+        })
+        .collect::<Vec<_>>();
+    assert!(kinds.len() > 20);
+    kinds.dedup();
+    let kind = |name: &[u8], kind: &[u8; 2]| (name.to_vec(), *kind);
+    assert_eq!(
+        kinds,
+        [
+            kind(b"program", b"EL"),
+            kind(b"text", b"TX"),
+            kind(b"picture", b"\x89P")
+        ]
+    );
+}
 
 #[test]
 fn a_file_that_is_not_long_is_not_cut_by_content() {
