@@ -38,3 +38,23 @@ impl<'b> Reader<'b> {
         Some(own)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_and_have_one_form() {
+        for number in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, 1 << 62, u64::MAX] {
+            let mut bytes = Vec::new();
+            put(number, &mut bytes);
+            let mut reader = Reader(&bytes);
+            assert_eq!((reader.number(), reader.0.len()), (Some(number), 0));
+            assert_eq!(Reader(&bytes[..bytes.len() - 1]).number(), None);
+        }
+        assert_eq!(Reader(&[0x80, 0]).number(), None, "longer than it need be");
+        let beyond = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
+        assert_eq!(Reader(&beyond).number(), None, "more than 64 bits");
+        assert_eq!(Reader(&[0xff; 12]).number(), None);
+    }
+}

@@ -262,6 +262,63 @@ fn an_index_that_lies_is_refused() {
     refused(&|pack| *pack.last_mut().unwrap() = b'?', Damaged::Magic);
 }
 
+/// The end of a pack whose index says this of its frames and chunks, and how long the pack is then.
+fn crafted(counts: &[u8], compressed: &[u8], lengths: &[&[u8]]) -> (Vec<u8>, u64) {
+    let numbers = [counts, compressed, &lengths.concat()].concat();
+    let mut end = numbers.clone();
+    end.extend(vec![0; 32 * counts.len()]);
+    (0..lengths.len()).for_each(|number| end.extend([number as u8; 32]));
+    for count in [counts.len(), lengths.len(), numbers.len(), numbers.len()] {
+        end.extend((count as u32).to_le_bytes());
+    }
+    let digest = ChunkId::of(&end);
+    end.extend(digest.as_bytes());
+    end.extend(b"\x01\0\0\0XBPACKED");
+    let frames: u64 = compressed.iter().map(|&length| u64::from(length)).sum();
+    let size = 12 + frames + end.len() as u64;
+    (end, size)
+}
+
+#[test]
+fn lengths_of_chunks_and_frames_have_limits() {
+    // 8 MiB, 8 MiB and one, 1.
+    let (most, beyond, one) = (&[0x80, 0x80, 0x80, 4][..], &[0x81, 0x80, 0x80, 4][..], &[1][..]);
+    let read = |counts: &[u8], compressed: &[u8], lengths: &[&[u8]]| {
+        let (end, size) = crafted(counts, compressed, lengths);
+        PackIndex::from_end(&end, size).map(|read| matches!(read, FromEnd::Index(_)))
+    };
+    assert_eq!(read(&[1, 1], &[9, 9], &[most, one]), Ok(true));
+    assert_eq!(read(&[1, 1], &[9, 9], &[beyond, one]), Err(Damaged::Number));
+    assert_eq!(
+        read(&[2], &[9], &[most, one]),
+        Err(Damaged::Number),
+        "a frame of more than 8 MiB"
+    );
+    assert_eq!(read(&[1], &[9], &[&[0]]), Err(Damaged::Number), "an empty chunk");
+    assert_eq!(
+        read(&[1, 0], &[9, 9], &[one, one]),
+        Err(Damaged::Number),
+        "an empty frame"
+    );
+    assert_eq!(
+        read(&[1, 2], &[9, 9], &[one, one]),
+        Err(Damaged::Number),
+        "too few chunks"
+    );
+    assert_eq!(
+        read(&[1, 1], &[9, 9], &[one, one, one]),
+        Err(Damaged::Number),
+        "too many chunks"
+    );
+    assert_eq!(
+        read(&[1], &[0], &[one]),
+        Err(Damaged::Number),
+        "nothing, compressed"
+    );
+    let (end, size) = crafted(&[1], &[9], &[one]);
+    assert_eq!(PackIndex::from_end(&end, size + 1).unwrap_err(), Damaged::Length);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

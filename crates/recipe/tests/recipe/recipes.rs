@@ -252,6 +252,19 @@ fn a_head_that_lies_is_refused() {
     assert_eq!(Recipe::from_bytes(&longer, &LIMITS), Err(InvalidRecipe::Number));
 }
 
+#[test]
+fn an_id_that_is_there_twice_is_refused() {
+    let mut builder = builder();
+    for number in [5, 6] {
+        builder.add_chunk(ChunkId([number; 32]), 9).unwrap();
+    }
+    let mut bytes = builder.finish(Blob::default(), Vec::new()).unwrap().to_bytes();
+    let at = bytes.windows(32).position(|window| window == [6; 32]).unwrap();
+    bytes[at..at + 32].fill(5);
+    seal(&mut bytes);
+    assert_eq!(Recipe::from_bytes(&bytes, &LIMITS), Err(InvalidRecipe::Number));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
