@@ -6,10 +6,6 @@
 //! The interval arithmetic is the one of LZMA (a carry runs back through bytes that are held). Two things differ: the byte that such a stream begins
 //! with, which is always zero, is left out, and so are zero bytes at the end. The reader takes zeros for all that follows the end.
 
-thread_local! { pub(super) static LABELS: std::cell::RefCell<(usize, [f64; 32], [u64; 32])> = const { std::cell::RefCell::new((0, [0.0; 32], [0; 32])) }; }
-pub(super) fn label(n: usize) {
-    LABELS.with(|l| l.borrow_mut().0 = n);
-}
 /// Probabilities are fractions of this.
 pub(super) const ONE: u32 = 1 << 16;
 /// The interval is widened below this.
@@ -104,12 +100,6 @@ impl Coder for Encoder {
     #[inline]
     fn code(&mut self, bit: bool, probability: u32) -> bool {
         debug_assert!(probability > 0 && probability < ONE);
-        LABELS.with(|l| {
-            let mut l = l.borrow_mut();
-            let n = l.0;
-            l.1[n] -= (f64::from(if bit { probability } else { ONE - probability }) / 65536.0).log2();
-            l.2[n] += 1;
-        });
         let bound = (self.range >> 16) * probability;
         if bit {
             self.range = bound;

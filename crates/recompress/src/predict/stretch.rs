@@ -204,7 +204,6 @@ impl Stretch {
 
     /// Codes whether the stretch ends before another block.
     pub(super) fn ends(&mut self, coder: &mut impl Coder, actual: bool) -> bool {
-        super::range::label(9);
         self.blocks.ends.code(coder, actual)
     }
 
@@ -222,7 +221,6 @@ impl Stretch {
         actual: Option<(u16, u8)>,
         shape: Shape,
     ) -> Head {
-        super::range::label(9);
         self.frequencies = Frequencies::default();
         self.block_end = u64::MAX;
         self.parser.begin_block(self.place, &self.tables.last);
@@ -276,7 +274,6 @@ impl Stretch {
 
     /// Codes how far the next part of a block goes.
     pub(super) fn next_part(&mut self, coder: &mut impl Coder, is_last: bool, shape: Shape) -> Extent {
-        super::range::label(9);
         self.extent(coder, is_last, shape)
     }
 
@@ -314,7 +311,6 @@ impl Stretch {
     /// Codes the tables of a block.
     pub(super) fn tables(&mut self, coder: &mut impl Coder, actual: &BlockKind) -> BlockKind {
         let is_fixed = matches!(actual, BlockKind::Fixed);
-        super::range::label(10);
         if self.blocks.is_fixed[self.blocks.kinds].code(coder, is_fixed) {
             self.blocks.note(1);
             if self.parser.profile.knows_codes() {

@@ -118,13 +118,6 @@ impl TokenModel {
         let (bytes, at) = window.at(place);
         let byte = bytes[at];
         let guessed = guess.taken().map_or(Token::literal(byte), token_of);
-        super::range::label(if guess.copy.is_none() {
-            1
-        } else if guess.later.is_some() {
-            2
-        } else {
-            3
-        });
         let is_wrong = self.is_wrong(
             coder,
             guess,
@@ -192,14 +185,12 @@ impl TokenModel {
         if let Some(token) = self.option(coder, window, parser, place, actual) {
             return Ok(token);
         }
-        super::range::label(4);
         if let Some(taken) = guess.taken() {
             let literal = &mut self.literal[self.history as usize & 3][step(taken.length)];
             if literal.code(coder, actual.copy_length() == 0) {
                 return Ok(Token::literal(bytes[at]));
             }
         }
-        super::range::label(5);
         let is_copy = actual.copy_length() > 0;
         let actual_distance = if is_copy { actual.distance() as u32 } else { 1 };
         let (distance, how) = self.distance(coder, window, parser, place, guess, actual_distance);
@@ -211,7 +202,6 @@ impl TokenModel {
         if whole < *COPY_LENGTHS.start() {
             return Err(Damaged::Copy);
         }
-        super::range::label(8);
         let is_guess = guess.taken()
             == Some(Candidate {
                 length: whole as u32,
@@ -242,7 +232,6 @@ impl TokenModel {
         let cheapest = parser.cheapest.as_ref()?;
         let mut options = [(0, Token::literal(0)); 16];
         let count = cheapest.options(window, place, &mut options);
-        super::range::label(11);
         let guessed = cheapest.best(window, place);
         let others = options[..count].iter().filter(|(_, token)| *token != guessed);
         for (nth, &(cost, token)) in others.enumerate() {
@@ -269,7 +258,6 @@ impl TokenModel {
                 return (copy.distance, 0);
             }
         }
-        super::range::label(6);
         let mut candidates = [Candidate::default(); CANDIDATES];
         let mut count = 0;
         let wanted = Wanted {
@@ -301,7 +289,6 @@ impl TokenModel {
                 return (candidate.distance, 1 + usize::from(nth > 0));
             }
         }
-        super::range::label(7);
         (self.raw(coder, actual), 3)
     }
 

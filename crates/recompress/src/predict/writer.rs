@@ -205,9 +205,6 @@ impl Writer {
                 best = (price.bits(), profile, Some(fresh));
             }
         }
-        if std::env::var("LABELS").is_ok() {
-            println!("profile {} {:?}", best.1, PROFILES[best.1]);
-        }
         if let (_, profile, Some(stretch)) = best {
             let mut encoder = Encoder::default();
             encoder.code_even(profile as u32, 8);
