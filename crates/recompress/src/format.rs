@@ -9,6 +9,10 @@ use crate::method::Method;
 pub(crate) const MAGIC: [u8; 8] = *b"XBRECOMP";
 /// The version that is written, and the only one that is read.
 pub(crate) const VERSION: u32 = 1;
+/// Versions of the two kinds of corrections that are written, and the only ones that are read: what a predictor guesses is part of what its corrections
+/// mean. A predictor that guesses otherwise is another version, and the one before stays for what it has described.
+const VERSION_OF_CORRECTIONS: u8 = 1;
+const VERSION_OF_FRAMES: u8 = 1;
 
 const BYTES: u8 = 0;
 const ENCODER: u8 = 1;
@@ -36,6 +40,9 @@ pub enum InvalidDescription {
     /// A version that this program does not know.
     #[error("the description has version {0}, and this program knows version 1")]
     Version(u32),
+    /// Corrections of a version that this program does not know.
+    #[error("the description has corrections of version {0}, and this program knows version 1")]
+    Corrections(u8),
     /// They end in the middle, or go on after the end.
     #[error("the description has a wrong length")]
     Length,
@@ -132,8 +139,13 @@ fn put_slice(slice: &Slice, bytes: &mut Vec<u8>) {
                 before = *flush;
             }
         }
-        Making::Corrections { corrections, .. } | Making::Frames(corrections) => {
-            put_bytes(corrections, bytes)
+        Making::Corrections { corrections, .. } => {
+            bytes.push(VERSION_OF_CORRECTIONS);
+            put_bytes(corrections, bytes);
+        }
+        Making::Frames(corrections) => {
+            bytes.push(VERSION_OF_FRAMES);
+            put_bytes(corrections, bytes);
         }
     }
 }
@@ -224,10 +236,12 @@ impl<'a> Reader<'a> {
             ENCODER => self.encoder(is_resumed)?,
             CORRECTIONS => Making::Corrections {
                 is_first: !is_resumed,
-                corrections: self.bytes()?,
+                corrections: self.corrections(VERSION_OF_CORRECTIONS)?,
             },
             // It is made at once.
-            FRAMES if plain <= MOST_OF_FRAMES && is_resumed == (history > 0) => Making::Frames(self.bytes()?),
+            FRAMES if plain <= MOST_OF_FRAMES && is_resumed == (history > 0) => {
+                Making::Frames(self.corrections(VERSION_OF_FRAMES)?)
+            }
             _ => return Err(InvalidDescription::Number),
         };
         Ok(Part::Slice(Slice {
@@ -239,6 +253,14 @@ impl<'a> Reader<'a> {
             is_last,
             making,
         }))
+    }
+
+    /// Corrections, of this version.
+    fn corrections(&mut self, version: u8) -> Result<Vec<u8>, InvalidDescription> {
+        match self.byte()? {
+            known if known == version => self.bytes(),
+            other => Err(InvalidDescription::Corrections(other)),
+        }
     }
 
     fn encoder(&mut self, is_resumed: bool) -> Result<Making, InvalidDescription> {
@@ -296,6 +318,31 @@ mod tests {
         assert_eq!(read(vec![slice(MOST + 1, 0)]), refused);
         assert_eq!(read(vec![slice(MOST, 0), slice(1, 0)]), refused);
         assert_eq!(read(vec![slice(0, MOST); 20]), refused);
+    }
+
+    #[test]
+    fn corrections_of_another_version_are_refused() {
+        let frames = Part::Slice(Slice {
+            plain: 3,
+            history: 0,
+            lookahead: 0,
+            bits: 80,
+            begun: (0, 0),
+            is_last: true,
+            making: Making::Frames(vec![1, 2, 3]),
+        });
+        for part in [slice(3, 80), frames] {
+            let mut bytes = Description { parts: vec![part] }.to_bytes();
+            assert!(Description::from_bytes(&bytes).is_ok());
+            // Before the three bytes and their length.
+            let version = bytes.len() - 5;
+            assert_eq!(bytes[version], 1);
+            bytes[version] = 2;
+            assert_eq!(
+                Description::from_bytes(&bytes),
+                Err(InvalidDescription::Corrections(2))
+            );
+        }
     }
 
     #[test]
