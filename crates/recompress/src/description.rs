@@ -56,6 +56,22 @@ pub(crate) enum Part {
     Slice(Slice),
 }
 
+impl Part {
+    /// How many bytes of memory it keeps, roughly, beside what every part has.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        let bytes = match self {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Slice(slice) => match &slice.making {
+                Making::Encoder { state, flushes, .. } => {
+                    size_of::<u64>() * (flushes.len() + state.as_ref().map_or(0, Vec::len))
+                }
+                Making::Corrections { corrections, .. } | Making::Frames(corrections) => corrections.len(),
+            },
+        };
+        bytes as u64
+    }
+}
+
 /// A part that is made of plain bytes, by itself: a slice needs no other slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slice {

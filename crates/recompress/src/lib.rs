@@ -19,15 +19,20 @@ mod kept;
 mod method;
 mod predict;
 mod predicted;
+mod refusal;
 mod replay;
 mod restore;
 mod slice;
 mod take_apart;
+mod take_deflate;
+#[cfg(test)]
+mod tests;
 
 pub use description::{Description, Shares};
 pub use format::InvalidDescription;
 pub use method::Method;
+pub use refusal::{Limits, Refusal};
 pub use restore::{Place, RestoreError, Restorer};
-pub use take_apart::{Limits, Refusal, TakeApart};
+pub use take_apart::TakeApart;
 pub use xebec_deflate::format::inflate::InvalidDeflate;
 pub use xebec_zstd_frames::InvalidZstd;

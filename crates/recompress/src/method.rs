@@ -15,16 +15,17 @@ use xebec_deflate::encoders::{Cut, Encoder};
 /// An encoder with all that its output depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method {
-    family: Family,
-    level: i8,
+    pub(crate) family: Family,
+    pub(crate) level: i8,
     /// Which of the encoders of the family: a generation, a memory level, whether there are several threads.
-    variant: u8,
+    pub(crate) variant: u8,
     /// Where a family has blocks of input, their size in KiB; else 0.
-    block: u16,
+    pub(crate) block: u16,
 }
 
+/// Programs and packages whose encoders are alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Family {
+pub(crate) enum Family {
     /// `compress/flate` of Go up to 1.26.
     Go,
     /// `github.com/klauspost/compress/flate`, and Go's from 1.27 on.
@@ -128,6 +129,13 @@ impl Method {
     /// Whether the encoder flushes by itself, after each block of its input: the flushes that a stream has are its own then.
     pub(crate) fn flushes_by_itself(self) -> bool {
         matches!(self.family, Family::Pgzip | Family::Pigz)
+    }
+
+    /// Whether the other encoder differs by its version only: it goes on at the cuts of this one.
+    pub(crate) fn is_sibling(self, other: Method) -> bool {
+        self != other
+            && (self.family, self.level, self.block) == (other.family, other.level, other.block)
+            && matches!(self.family, Family::Klauspost | Family::Pgzip)
     }
 
     /// The last of [`Method::histories`].

@@ -3,11 +3,9 @@
 use crate::description::{Making, Part, Slice};
 use crate::feed::Feed;
 use crate::predict::Writer;
+use crate::slice::SLICE;
 use xebec_deflate::format::WINDOW;
 use xebec_deflate::format::inflate::Item;
-
-/// Plain bytes of a slice, at least: it ends with a block.
-const SLICE: u64 = 4 << 20;
 
 /// Bits of a slice that end it, too: blocks may be empty.
 const SLICE_BITS: u64 = 8 * (16 << 20);

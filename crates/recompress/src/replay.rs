@@ -8,11 +8,10 @@
 use crate::description::{Making, Part, Slice};
 use crate::feed::Feed;
 use crate::method::Method;
+use crate::slice::SLICE;
 use xebec_bitstream::BitWriter;
 use xebec_deflate::encoders::{Cut, Encoder, Output};
 
-/// Plain bytes of a slice, at least. Less makes descriptions larger, more makes each restored range longer.
-const SLICE: u64 = 4 << 20;
 /// Plain bytes that an encoder is given at once: it needs about so many after a slice.
 const PIECE: u64 = 16 << 10;
 
@@ -143,7 +142,7 @@ impl Replay {
     /// The run has made its slice up to the cut: the slice before it is shown, and another run begins at the cut.
     fn go_on_at(&mut self, cut: Cut, feed: &Feed, parts: &mut Vec<Part>) {
         self.settle(feed, parts);
-        match self.resumed(&cut, 0, feed) {
+        match resumed(self.method, &cut, 0, feed) {
             Some(next) => {
                 let run = std::mem::replace(&mut self.run, next);
                 self.before = Some((run, cut));
@@ -170,7 +169,7 @@ impl Replay {
         let Some((mut run, cut)) = self.before.take() else {
             return false;
         };
-        match self.resumed(&cut, self.run.begin.history + 1, feed) {
+        match resumed(self.method, &cut, self.run.begin.history + 1, feed) {
             Some(next) => {
                 self.run = next;
                 self.before = Some((run, cut));
@@ -183,29 +182,64 @@ impl Replay {
         true
     }
 
-    /// A run from a cut on, with the shortest history of at least `least` bytes. `None` if there is none or the encoder cannot be resumed.
-    fn resumed(&self, cut: &Cut, least: u64, feed: &Feed) -> Option<Run> {
-        let there = cut.plain.min(self.method.most_history());
-        let wanted = self.method.histories().iter().map(|&history| history.min(there));
-        let history = wanted.into_iter().find(|&history| history >= least)?;
-        let bytes = feed.plain.slice(cut.plain - history, cut.plain);
-        let encoder = self.method.resume(bytes, cut)?;
-        let begun_bits = (cut.bit % 8) as u8;
-        let begun = feed
-            .stream
-            .slice(cut.bit / 8, cut.bit / 8 + 1)
-            .first()
-            .copied()
-            .unwrap_or_default();
-        let begin = Begin {
-            cut: cut.clone(),
-            is_start: false,
-            begun: (begun_bits, begun & ((1 << begun_bits) - 1)),
-            history,
-            flushed: feed.flushes.partition_point(|flush| flush.bit < cut.bit),
-        };
-        Some(Run::of(self.method, begin, encoder))
+    /// Encoders of a family differ rarely, and the first bytes of a stream may not tell them apart. After [`Progress::Differs`]: another one of `candidates`
+    /// that makes the stream from the open slice on as far as it was read, and what came of that. Appends to `parts` as [`Replay::step`] does.
+    pub(crate) fn successor(
+        &self,
+        candidates: &[Method],
+        feed: &Feed,
+        parts: &mut Vec<Part>,
+    ) -> Option<(Replay, Progress)> {
+        let begin = self
+            .before
+            .as_ref()
+            .map_or(&self.run.begin, |(run, _)| &run.begin);
+        let others = candidates.iter().filter(|other| other.is_sibling(self.method));
+        others.into_iter().find_map(|&method| {
+            let mut least = 0;
+            while let Some(run) = resumed(method, &begin.cut, least, feed) {
+                least = run.begin.history + 1;
+                let (before, agreed) = (None, 0);
+                let mut next = Replay {
+                    method,
+                    run,
+                    before,
+                    agreed,
+                };
+                let mut shown = Vec::new();
+                let progress = next.step(feed, &mut shown);
+                if progress != Progress::Differs {
+                    parts.append(&mut shown);
+                    return Some((next, progress));
+                }
+            }
+            None
+        })
     }
+}
+
+/// A run from a cut on, with the shortest history of at least `least` bytes. `None` if there is none or the encoder cannot be resumed.
+fn resumed(method: Method, cut: &Cut, least: u64, feed: &Feed) -> Option<Run> {
+    let there = cut.plain.min(method.most_history());
+    let wanted = method.histories().iter().map(|&history| history.min(there));
+    let history = wanted.into_iter().find(|&history| history >= least)?;
+    let bytes = feed.plain.slice(cut.plain - history, cut.plain);
+    let encoder = method.resume(bytes, cut)?;
+    let begun_bits = (cut.bit % 8) as u8;
+    let begun = feed
+        .stream
+        .slice(cut.bit / 8, cut.bit / 8 + 1)
+        .first()
+        .copied()
+        .unwrap_or_default();
+    let begin = Begin {
+        cut: cut.clone(),
+        is_start: false,
+        begun: (begun_bits, begun & ((1 << begun_bits) - 1)),
+        history,
+        flushed: feed.flushes.partition_point(|flush| flush.bit < cut.bit),
+    };
+    Some(Run::of(method, begin, encoder))
 }
 
 impl Run {

@@ -6,6 +6,10 @@ use xebec_bitstream::BitWriter;
 use xebec_deflate::encoders::{Cut, Encoder, Output};
 use xebec_zstd_frames::restore::restore;
 
+/// Plain bytes of a slice, at least: it ends with a block. Less makes descriptions larger, more makes each restored range longer.
+/// In the crate's own tests it is less, so that short streams have many cuts.
+pub(crate) const SLICE: u64 = if cfg!(test) { 256 << 10 } else { 4 << 20 };
+
 /// The encoder made something else than the description promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mismatch;

@@ -13,12 +13,10 @@ mod mix;
 mod model;
 mod parse;
 mod profile;
-pub(super) mod range;
+mod range;
 mod reader;
 mod stretch;
 mod tables;
-#[cfg(test)]
-mod tests;
 mod tokens;
 mod tree;
 mod window;

@@ -1,1 +1,0 @@
-//! Tests of writer and reader together.
