@@ -42,27 +42,38 @@ pub(crate) fn backup(args: &Backup, verbose: u8) -> anyhow::Result<ExitCode> {
 fn say_backed_up(args: &Backup, backed_up: &BackedUp) {
     let BackedUp {
         blobs,
+        pieces,
         bytes,
         kept,
         copied,
         missing,
     } = *backed_up;
     if args.json {
-        let report =
-            json!({"blobs": blobs, "bytes": bytes, "kept": kept, "copied": copied, "missing": missing});
+        let report = json!({
+            "blobs": blobs, "packs_and_recipes": pieces, "bytes": bytes, "kept": kept, "copied": copied, "missing": missing,
+        });
         outln!("{report}");
         return;
     }
-    let linked = blobs.saturating_sub(kept).saturating_sub(copied);
+    let linked = (blobs + pieces).saturating_sub(kept).saturating_sub(copied);
     outln!(
-        "{}: {blobs} blobs, {}; {copied} were copied, {linked} linked, {kept} were there already",
+        "{}: {blobs} blobs{}, {}; {copied} were copied, {linked} linked, {kept} were there already",
         args.directory.display(),
+        and_pieces(pieces),
         size::for_people(bytes)
     );
     if missing > 0 {
         outln!(
-            "{missing} blobs are missing in the store itself; `xebec-registry scrub` names them, and says how to mend them"
+            "{missing} blobs, packs or recipes are missing in the store itself; `xebec-registry scrub` names them, and says how to mend them"
         );
+    }
+}
+
+/// The words for packs and recipes, if there are any.
+fn and_pieces(pieces: u64) -> String {
+    match pieces {
+        0 => String::new(),
+        pieces => format!(" and {pieces} packs and recipes"),
     }
 }
 
@@ -116,6 +127,7 @@ fn say_restored(args: &Restore, root: &std::path::Path, restored: &Restored, lef
         repositories,
         manifests,
         blobs,
+        pieces,
         bytes,
     } = *restored;
     if args.json {
@@ -123,7 +135,8 @@ fn say_restored(args: &Restore, root: &std::path::Path, restored: &Restored, lef
         let report = json!({
             "restored": true, "damaged": damaged,
             "left_out": left_out.iter().map(as_json).collect::<Vec<_>>(),
-            "repositories": repositories, "manifests": manifests, "blobs": blobs, "bytes": bytes,
+            "repositories": repositories, "manifests": manifests, "blobs": blobs, "packs_and_recipes": pieces,
+            "bytes": bytes,
         });
         outln!("{report}");
         return;
@@ -132,8 +145,9 @@ fn say_restored(args: &Restore, root: &std::path::Path, restored: &Restored, lef
         outln!("{}  {}; {}", left.digest, state(&left.damage), advice(left));
     }
     outln!(
-        "{}: {repositories} repositories, {manifests} manifests, {blobs} blobs, {}; all of them have their digests{}",
+        "{}: {repositories} repositories, {manifests} manifests, {blobs} blobs{}, {}; all of them have their digests{}",
         root.display(),
+        and_pieces(pieces),
         size::for_people(bytes),
         match left_out.len() {
             0 => String::new(),
@@ -149,6 +163,7 @@ fn state(damage: &Damage) -> String {
         Damage::Missing => "is missing in the backup".to_owned(),
         Damage::WrongBytes => "has wrong bytes in the backup".to_owned(),
         Damage::Unreadable(why) => format!("cannot be read in the backup ({why})"),
+        Damage::Recipe => "is made of a recipe and packs, of which one is missing or wrong in the backup".to_owned(),
         Damage::Manifest => "is a manifest with other bytes than its digest says".to_owned(),
     }
 }

@@ -100,6 +100,18 @@ fn report(collected: &Collected, dry_run: bool) {
             "deleted",
         ),
         (
+            "packs that no blob needs",
+            collected.packs,
+            Some(collected.pack_bytes),
+            "deleted",
+        ),
+        (
+            "packs and recipes that nobody finished",
+            collected.drafts,
+            Some(collected.draft_bytes),
+            "given up",
+        ),
+        (
             "objects in the store",
             collected.objects,
             Some(collected.object_bytes),

@@ -152,8 +152,9 @@ fn say(scrubbed: &Scrubbed, damages: &[Damage]) {
     }
     let bad = damages.len() + scrubbed.unreadable.len() + scrubbed.damaged_manifests.len();
     outln!(
-        "read {} blobs and {} manifests, {}: {}",
+        "read {} blobs, {} packs and recipes and {} manifests, {}: {}",
         scrubbed.blobs,
+        scrubbed.pieces,
         scrubbed.manifests,
         size::for_people(scrubbed.bytes),
         match bad {
@@ -187,6 +188,8 @@ fn as_json(scrubbed: &Scrubbed, damages: &[Damage]) -> Value {
     let manifests: Vec<String> = scrubbed.damaged_manifests.iter().map(Digest::to_string).collect();
     json!({
         "blobs": scrubbed.blobs,
+        "packs_and_recipes": scrubbed.pieces,
+        "damaged_packs_and_recipes": scrubbed.damaged_pieces,
         "manifests": scrubbed.manifests,
         "bytes": scrubbed.bytes,
         "damaged": blobs,

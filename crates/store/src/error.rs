@@ -54,6 +54,9 @@ pub enum StoreError {
     /// A blob whose record is here and whose object is not.
     #[error("blob {0} has a record and no object; push it again, or restore it from a backup")]
     Lost(Digest),
+    /// A blob that is not intact, in a program that cannot make its bytes again.
+    #[error("blob {0} is kept as a recipe, which this program cannot carry out; read it by `xebec-registry`")]
+    NoRestorer(Digest),
     /// No such upload in this repository, or none any more.
     #[error(
         "upload {id} of {repository} is unknown: it was finished, cancelled, or given up after its time; begin another"

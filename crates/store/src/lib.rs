@@ -1,6 +1,7 @@
 //! The store of a registry: blobs, manifests, tags and uploads; collection, scrub and backup. It knows no HTTP.
 //!
-//! Bytes of blobs are *objects*, in a directory or in a bucket of S3. Everything else is *records*, in SQLite or PostgreSQL. The
+//! Bytes of blobs are *objects*, in a directory or in a bucket of S3. A blob may also be kept as a *recipe* over *packs* of *chunks*, which
+//! are objects, too; another crate makes and reads these. Everything else is *records*, in SQLite or PostgreSQL. The
 //! records are the truth: an object that no record names does not count, and nothing lists objects to decide anything.
 //!
 //! # Promises
@@ -9,6 +10,7 @@
 //! * A process that is killed at any step leaves nothing half-visible, and nothing that a collection does not take.
 //! * A blob that was promised to a client, by an upload, a mount or [`Store::blob`], stays for half the grace time, even if
 //!   collections run meanwhile; one that a manifest names stays until the manifest goes.
+//! * A blob's object goes only in a transaction that sees its proven recipe and all packs that this needs; no pack goes that a recipe needs.
 //! * An upload takes three batches of 128 KiB of memory, whatever its size; a reader takes one piece of 128 KiB at a time. An upload to
 //!   S3 takes a part more, which has 5 MiB, and more only beyond 5 GB; and all of them together take 80 MiB at most for parts that are on
 //!   their way ahead.
@@ -29,7 +31,7 @@
 //! | `upload_counts` | how many uploads each repository has under way, about |
 //! | `watched` | answers for those who watch, which cost something and are remembered |
 //! | `pulls` | when things were pulled, until it is written |
-//! | `digest`, `name`, `model`, `config`, `error` | what goes in and comes out |
+//! | `digest`, `name`, `model`, `recipes`, `config`, `error` | what goes in and comes out |
 
 mod config;
 mod database;
@@ -40,6 +42,7 @@ mod name;
 mod objects;
 mod operations;
 mod pulls;
+mod recipes;
 mod records;
 mod sessions;
 mod store;
@@ -59,5 +62,9 @@ pub use self::objects::BlobReader;
 pub use self::operations::{
     BackedUp, CollectOptions, Collected, Damage, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };
-pub use self::store::Store;
+pub use self::recipes::{
+    ChunkDigest, DedupTask, Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackRecord, PackReplacement,
+    RecipeRecord, Recording, Space,
+};
+pub use self::store::{Restore, Store};
 pub use self::watched::{Sums, Transactions, Waiting};

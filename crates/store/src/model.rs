@@ -14,8 +14,8 @@ pub struct Blob {
     pub digest: Digest,
     /// How many bytes it has.
     pub size: u64,
-    /// The key of the object that has its bytes.
-    pub object: String,
+    /// The key of the object that has its bytes; none if the blob is not intact, but kept as a recipe.
+    pub object: Option<String>,
 }
 
 /// The kind of content that a reference leads to.
@@ -268,12 +268,12 @@ pub(crate) struct UploadRecord {
     pub(crate) touched: u64,
 }
 
-/// An object that no upload and no blob has, and that is to be deleted.
+/// An object that no other record names, and that is to be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Garbage {
     pub(crate) object: String,
     pub(crate) size: u64,
     pub(crate) progress: Option<Vec<u8>>,
-    /// Since when it is garbage.
+    /// Since when it is garbage. It stays until then, if that is later than now.
     pub(crate) since: u64,
 }

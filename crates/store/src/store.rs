@@ -1,16 +1,18 @@
 //! The store itself: its engines, opened, and what every operation needs of them.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use xebec_kernel::clock::milliseconds_since_1970;
 
 use crate::config::StoreConfig;
 use crate::database::{Database, DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
-use crate::model::Garbage;
-use crate::objects::Objects;
+use crate::model::{Blob, Garbage};
+use crate::objects::{BlobReader, Objects};
 use crate::pulls::Pulls;
 use crate::records::garbage;
 use crate::sessions::Sessions;
@@ -23,6 +25,22 @@ pub struct Store {
     pub(crate) inner: Arc<Inner>,
 }
 
+/// Makes the bytes of blobs that are not intact, by their recipes.
+pub trait Restore: Send + Sync {
+    /// Reads a range of such a blob, which has these bytes. It is asked for anew with each request; it keeps no clone of the store, which
+    /// would never be closed.
+    ///
+    /// # Errors
+    /// [`StoreError::Lost`] if the blob has no sound recipe any more, or an object is gone that it needs: then the store looks again. Other
+    /// errors as they are. An error after the first byte is one of the reader's.
+    fn read<'a>(
+        &'a self,
+        store: &'a Store,
+        blob: &'a Blob,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<BlobReader>>;
+}
+
 pub(crate) struct Inner {
     pub(crate) config: StoreConfig,
     pub(crate) database: Database,
@@ -33,6 +51,7 @@ pub(crate) struct Inner {
     pub(crate) sums: Remembered<Sums>,
     pub(crate) waiting: Remembered<Waiting>,
     pub(crate) answered: Check,
+    pub(crate) restorer: OnceLock<Arc<dyn Restore>>,
     pub(crate) reads: Mutex<Transactions>,
     pub(crate) writes: Mutex<Transactions>,
 }
@@ -73,6 +92,7 @@ impl Store {
                 sums: Remembered::default(),
                 waiting: Remembered::default(),
                 answered: Check::default(),
+                restorer: OnceLock::new(),
                 reads: Mutex::default(),
                 writes: Mutex::default(),
             }),
@@ -82,6 +102,11 @@ impl Store {
     /// The configuration that it was opened with.
     pub fn config(&self) -> &StoreConfig {
         &self.inner.config
+    }
+
+    /// Has blobs that are not intact read by this from now on; `false` if there is a restorer already, which stays.
+    pub fn set_restorer(&self, restorer: Arc<dyn Restore>) -> bool {
+        self.inner.restorer.set(restorer).is_ok()
     }
 
     pub(crate) async fn read_records<T: Send + 'static>(
@@ -107,7 +132,7 @@ impl Store {
     }
 
     /// Deletes an object that the records call garbage, then its record; says whether both are gone. Where a write may still be on its way
-    /// whose sender has died, the record stays for the grace time, and the object is deleted once more.
+    /// whose sender has died, the record stays for the grace time, and the object is deleted once more. What is garbage only later stays.
     pub(crate) async fn sweep(&self, garbage: Garbage) -> Result<bool> {
         let Garbage {
             object,
@@ -115,6 +140,10 @@ impl Store {
             since,
             ..
         } = garbage;
+        // Clients may be reading it elsewhere until then.
+        if since > now() {
+            return Ok(false);
+        }
         // Before it is deleted: what comes from now on comes before the next time.
         let is_last = !self.inner.objects.writes_late() || since.saturating_add(self.grace()) < now();
         let deleted = self.inner.objects.delete(&object, progress.as_deref()).await;

@@ -58,7 +58,7 @@ async fn blob(store: &Store, repository: &RepositoryName, bytes: &[u8]) -> Blob 
 }
 
 fn object(root: &Path, blob: &Blob) -> PathBuf {
-    root.join("objects").join(&blob.object)
+    root.join("objects").join(blob.object.as_ref().unwrap())
 }
 
 /// Other bytes where an object is, without changing what is linked to it.

@@ -13,7 +13,7 @@ use crate::upstream::{bytes, layer_path, noise, pull, put, through, until_kept};
 async fn object(registry: &Running, digest: &str) -> PathBuf {
     let store = &registry.registry.store;
     let blob = store.any_blob(&digest.parse().unwrap()).await.unwrap().unwrap();
-    store.config().root.join("objects").join(blob.object)
+    store.config().root.join("objects").join(blob.object.unwrap())
 }
 
 async fn head(registry: &Running, path: &str) -> StatusCode {

@@ -169,6 +169,22 @@ impl Directory {
         .await
     }
 
+    /// Makes a file of these bytes, which is durable then, name included. A failure may leave a part of it.
+    pub(super) async fn put(&self, key: &str, pieces: Vec<Bytes>) -> io::Result<()> {
+        let (path, directory) = (self.path(key)?, self.clone());
+        blocking(move || {
+            directory.make_folder(&path)?;
+            let mut options = File::options();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+            for piece in pieces {
+                file.write_all(&piece)?;
+            }
+            file.sync_data()?;
+            path.parent().map_or(Ok(()), sync_directory)
+        })
+        .await
+    }
+
     pub(super) async fn resume(&self, key: &str) -> io::Result<FileWriter> {
         let (path, key, directory) = (self.path(key)?, key.to_owned(), self.clone());
         blocking(move || {

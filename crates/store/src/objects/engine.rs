@@ -9,8 +9,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::Stream;
 use futures_util::stream::BoxStream;
+use futures_util::{Stream, StreamExt};
+use object_store::PutPayload;
 
 use super::directory::{self, Directory, FileWriter};
 use super::note::{Finished, Note};
@@ -26,6 +27,13 @@ pub(crate) enum Objects {
 
 /// The bytes of a blob, or a range of them, in pieces.
 pub struct BlobReader(BoxStream<'static, io::Result<Bytes>>);
+
+impl BlobReader {
+    /// Of pieces that somebody else reads or makes.
+    pub fn new(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
+        Self(pieces.boxed())
+    }
+}
 
 impl Stream for BlobReader {
     type Item = io::Result<Bytes>;
@@ -92,6 +100,22 @@ impl Objects {
         match self {
             Self::Directory(directory) => Ok(directory.size(key).await?.unwrap_or(0)),
             Self::S3(_) => Ok(recorded),
+        }
+    }
+
+    /// Makes an object of these bytes, which is durable then, under a key that nobody has written to.
+    pub(crate) async fn put(&self, key: &str, pieces: Vec<Bytes>) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.put(key, pieces).await,
+            Self::S3(bucket) => bucket.put(key, pieces.into_iter().collect::<PutPayload>()).await,
+        }
+    }
+
+    /// Whether clients may be reading an object without this server, by an address that they were given.
+    pub(crate) fn is_read_elsewhere(&self) -> bool {
+        match self {
+            Self::Directory(_) => false,
+            Self::S3(_) => true,
         }
     }
 

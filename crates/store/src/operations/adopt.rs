@@ -47,11 +47,7 @@ impl Store {
                 source,
             });
         }
-        let blob = Blob {
-            digest: found,
-            size,
-            object: record.object.clone(),
-        };
+        let blob = (found, size, record.object.clone());
         let recorded = self.record_blob(repository, (&id, record.object), blob, Vec::new());
         recorded.await?.ok_or_else(unknown)
     }

@@ -12,9 +12,9 @@ use xebec_kernel::file::sync_directory;
 
 use crate::database::{Database, Sqlite};
 use crate::error::{Result, StoreError};
-use crate::model::Blob;
 use crate::objects::{Directory, make_directory};
-use crate::records::{blobs, uploads};
+use crate::records::objects::{self, Kind, Object};
+use crate::records::uploads;
 use crate::store::Store;
 
 /// So many records are looked up at once.
@@ -30,15 +30,17 @@ const MARK: &str = "backup";
 /// The contents of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackedUp {
-    /// Blobs.
+    /// Blobs that have an object of their own.
     pub blobs: u64,
-    /// Their bytes.
+    /// Packs and recipes, of which the other blobs are made.
+    pub pieces: u64,
+    /// The bytes of all these objects.
     pub bytes: u64,
     /// Those of them that an earlier backup had already.
     pub kept: u64,
     /// Those of them that could not be linked, and were copied.
     pub copied: u64,
-    /// Blobs whose object is missing here: scrub the store.
+    /// Blobs, packs and recipes whose object is missing here: scrub the store.
     pub missing: u64,
 }
 
@@ -145,7 +147,7 @@ fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
 
 async fn copy_objects(
     records: &Database,
-    objects: Directory,
+    from: Directory,
     directory: &Path,
     mut report: impl FnMut(&BackedUp) + Send,
 ) -> Result<BackedUp> {
@@ -156,52 +158,63 @@ async fn copy_objects(
     records.write(uploads::forget_all).await.map_err(database)?;
     let target = Directory::open(&directory.join(OBJECTS)).map_err(failed("make", directory))?;
     let mut backed_up = BackedUp::default();
-    let mut after = None;
-    loop {
-        let from = after.take();
-        let listed = records
-            .read(move |tx| blobs::list(tx, STEP, from.as_ref(), u64::MAX))
-            .await;
-        let blobs = listed.map_err(database)?;
-        let is_last = blobs.len() < STEP;
-        after = blobs.last().map(|blob| blob.digest.clone());
-        let (objects, target) = (objects.clone(), target.clone());
-        backed_up = blocking(move || {
-            let mut backed_up = backed_up;
-            for blob in &blobs {
-                copy_object(blob, &objects, &target, &mut backed_up)?;
+    for kind in [Kind::Pack, Kind::Recipe, Kind::Blob] {
+        let mut after = None;
+        loop {
+            let start: Option<String> = after.take();
+            let listed = records.read(move |tx| objects::list(tx, kind, STEP, start.as_deref()));
+            let listed = listed.await.map_err(database)?;
+            let is_last = listed.len() < STEP;
+            after = listed.last().map(|object| object.key.clone());
+            let (objects, target) = (from.clone(), target.clone());
+            backed_up = blocking(move || {
+                let mut backed_up = backed_up;
+                for object in &listed {
+                    if copy_object(object, &objects, &target, &mut backed_up)? {
+                        *(match kind {
+                            Kind::Blob => &mut backed_up.blobs,
+                            Kind::Pack | Kind::Recipe => &mut backed_up.pieces,
+                        }) += 1;
+                    }
+                }
+                Ok(backed_up)
+            })
+            .await?;
+            report(&backed_up);
+            if is_last {
+                break;
             }
-            Ok(backed_up)
-        })
-        .await?;
-        report(&backed_up);
-        if is_last {
-            return Ok(backed_up);
         }
     }
+    Ok(backed_up)
 }
 
-fn copy_object(blob: &Blob, objects: &Directory, target: &Directory, backed_up: &mut BackedUp) -> Result<()> {
+/// Whether the object is in the backup now.
+fn copy_object(
+    object: &Object,
+    objects: &Directory,
+    target: &Directory,
+    backed_up: &mut BackedUp,
+) -> Result<bool> {
     let place = |directory: &Directory| -> Result<PathBuf> {
-        let path = directory.path(&blob.object);
-        path.map_err(failed("find", Path::new(&blob.object)))
+        let path = directory.path(&object.key);
+        path.map_err(failed("find", Path::new(&object.key)))
     };
     let (from, to) = (place(objects)?, place(target)?);
-    if fs::metadata(&to).is_ok_and(|found| found.len() == blob.size) {
+    if fs::metadata(&to).is_ok_and(|found| found.len() == object.size) {
         backed_up.kept += 1;
     } else {
         match link_or_copy(&from, &to) {
             Ok(is_copied) => backed_up.copied += u64::from(is_copied),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 backed_up.missing += 1;
-                return Ok(());
+                return Ok(false);
             }
             Err(error) => return Err(failed("back up", &from)(error)),
         }
     }
-    backed_up.blobs += 1;
-    backed_up.bytes += blob.size;
-    Ok(())
+    backed_up.bytes += object.size;
+    Ok(true)
 }
 
 /// It need not be there.

@@ -79,43 +79,66 @@ impl Store {
         .await
     }
 
-    /// Reads a range of a blob.
+    /// Reads a range of a blob: from its object, or by its recipe if it is not intact.
     ///
     /// # Errors
-    /// [`StoreError::Lost`] if its object is gone: then the blob is absent from now on. If the object store fails.
+    /// [`StoreError::Lost`] if its object is gone, or its recipe, or a pack: then the blob is absent from now on.
+    /// [`StoreError::NoRestorer`] if it is not intact, and nobody has called [`Store::set_restorer`]. If the object store fails.
     pub async fn read(&self, blob: &Blob, range: Range<u64>) -> Result<BlobReader> {
         let end = range.end.min(blob.size);
         let range = range.start.min(end)..end;
-        let first = self.inner.objects.read(&blob.object, range.clone()).await;
-        let Err(error) = first else {
-            return first.map_err(|source| self.unreadable(blob, source));
-        };
-        if error.kind() != io::ErrorKind::NotFound {
-            return Err(self.unreadable(blob, error));
+        match self.read_as(blob, range.clone()).await {
+            Err(StoreError::Lost(_)) => {}
+            read => return read,
         }
-        // Somebody has pushed it again since the caller looked, and it has another object now.
-        let current = self.any_blob(&blob.digest).await?;
-        let current = current.filter(|current| current.object != blob.object);
-        let Some(current) = current else {
+        // Since the caller looked, somebody has pushed it again, or it was taken apart, and it is elsewhere now.
+        if let Some(current) = self.any_blob(&blob.digest).await?
+            && (current.object != blob.object || current.object.is_none())
+        {
+            match self.read_as(&current, range).await {
+                Err(StoreError::Lost(_)) => {
+                    self.note_lost(&current).await?;
+                }
+                read => return read,
+            }
+        } else {
             self.note_lost(blob).await?;
-            return Err(StoreError::Lost(blob.digest.clone()));
+        }
+        Err(StoreError::Lost(blob.digest.clone()))
+    }
+
+    /// Reads a blob from where this record of it says that it is. What is not there is lost.
+    async fn read_as(&self, blob: &Blob, range: Range<u64>) -> Result<BlobReader> {
+        let Some(object) = &blob.object else {
+            let Some(restorer) = self.inner.restorer.get() else {
+                return Err(StoreError::NoRestorer(blob.digest.clone()));
+            };
+            return restorer.read(self, blob, range).await;
         };
-        let second = self.inner.objects.read(&current.object, range).await;
-        second.map_err(|source| self.unreadable(&current, source))
+        let read = self.inner.objects.read(object, range).await;
+        read.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => StoreError::Lost(blob.digest.clone()),
+            _ => unreadable(object, source),
+        })
     }
 
-    /// Whether a blob's object is there and has as many bytes as its record says. They are not read.
+    /// Whether a blob's object is there and has as many bytes as its record says; of a blob that is not intact, whether this is so of its
+    /// recipe and all packs that it needs. The bytes are not read.
     pub async fn has_object(&self, blob: &Blob) -> bool {
-        self.inner.objects.size(&blob.object).await.ok().flatten() == Some(blob.size)
+        self.sound_object(blob).await.is_some()
     }
 
-    /// An address at which a client may read a blob for a while, without this server; `None` if the object store has none.
+    /// An address at which a client may read a blob for a while, without this server; `None` if the object store has none, or the blob is
+    /// not intact.
     ///
     /// # Errors
     /// If the object store has no valid credentials.
     pub async fn signed_address(&self, blob: &Blob, lasting: Duration) -> Result<Option<String>> {
-        let signed = self.inner.objects.signed_address(&blob.object, lasting).await;
-        signed.map_err(|source| self.unreadable(blob, source))
+        let Some(object) = &blob.object else {
+            return Ok(None);
+        };
+        let signed = self.inner.objects.signed_address(object, lasting).await;
+        signed.map_err(|source| unreadable(object, source))
     }
 
     /// Gives `to` a blob that it has already, or that `from` has. The caller has checked the client's right to read `from`. `None`:
@@ -169,5 +192,13 @@ impl Store {
             repositories::with_blob(tx, &digest, n)
         })
         .await
+    }
+}
+
+fn unreadable(object: &str, source: io::Error) -> StoreError {
+    StoreError::Object {
+        doing: "read a blob",
+        key: object.to_owned(),
+        source,
     }
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::model::Garbage;
 use crate::name::{RepositoryName, UploadId};
 use crate::records::garbage::{self, Link};
-use crate::records::{blobs, repositories, uploads};
+use crate::records::{blobs, drafts, repositories, uploads};
 use crate::store::{Store, milliseconds, now};
 
 /// So many records are looked at in one transaction: no push waits for more.
@@ -28,6 +28,10 @@ pub struct Collected {
     pub uploads: u64,
     /// The bytes of those.
     pub upload_bytes: u64,
+    /// Objects that were written for packs or recipes, and that nobody recorded as such.
+    pub drafts: u64,
+    /// The bytes of those.
+    pub draft_bytes: u64,
     /// Blobs of a repository that none of its manifests names.
     pub unlinked: u64,
     /// Blobs that no repository has: they go if that is so for another grace time.
@@ -38,7 +42,11 @@ pub struct Collected {
     pub deleted: u64,
     /// The bytes of those.
     pub deleted_bytes: u64,
-    /// Objects that were deleted: those of blobs and uploads, and what killed processes left.
+    /// Packs that no recipe needs.
+    pub packs: u64,
+    /// The bytes of those.
+    pub pack_bytes: u64,
+    /// Objects that were deleted: those of all the above, and what killed processes left.
     pub objects: u64,
     /// The bytes of those.
     pub object_bytes: u64,
@@ -59,10 +67,13 @@ impl Store {
         // One time for all steps: what one of them changes is nothing for the next.
         let before = now().saturating_sub(self.grace());
         self.end_abandoned_uploads(options, &mut collected).await?;
+        self.drop_old_drafts(options, &mut collected).await?;
         self.drop_link(options, before, &mut collected).await?;
         // Claimed before others are condemned: a blob must have been condemned for the whole grace time.
         self.claim(options, before, &mut collected).await?;
         self.condemn(options, before, &mut collected).await?;
+        // After blobs: their recipes needed packs.
+        (collected.packs, collected.pack_bytes) = self.collect_packs(options.dry_run, before).await?;
         self.sweep_all(options, &mut collected).await?;
         if !options.dry_run {
             collected.repositories = self.remove_empty_repositories(before).await?;
@@ -145,6 +156,31 @@ impl Store {
         .await
     }
 
+    async fn drop_old_drafts(&self, options: &CollectOptions, collected: &mut Collected) -> Result<()> {
+        let before = now().saturating_sub(milliseconds(self.inner.config.upload_timeout));
+        let (mut after, dry_run) = (None, options.dry_run);
+        loop {
+            let from = after.take();
+            let work = move |tx: &mut dyn Transaction| {
+                let old = drafts::abandoned(tx, before, STEP, from.as_ref())?;
+                for (draft, _) in old.iter().filter(|_| !dry_run) {
+                    drafts::give_up(tx, draft, now())?;
+                }
+                Ok(old)
+            };
+            let old = match dry_run {
+                true => self.read_records("find abandoned drafts", work).await?,
+                false => self.write_records("give up abandoned drafts", work).await?,
+            };
+            collected.drafts += old.len() as u64;
+            collected.draft_bytes += old.iter().map(|(draft, _)| draft.size).sum::<u64>();
+            if old.len() < STEP {
+                return Ok(());
+            }
+            after = old.into_iter().next_back();
+        }
+    }
+
     async fn drop_link(
         &self,
         options: &CollectOptions,
@@ -199,7 +235,7 @@ impl Store {
     async fn claim(&self, options: &CollectOptions, before: u64, collected: &mut Collected) -> Result<()> {
         let (blobs, bytes) = self
             .step_through("condemned", before, options.dry_run, |tx, digest| {
-                garbage::claim(tx, digest, now())
+                blobs::claim(tx, digest, now())
             })
             .await?;
         collected.deleted = blobs;
@@ -264,7 +300,7 @@ impl Store {
             for garbage in garbage {
                 let size = garbage.size;
                 let swept = match options.dry_run {
-                    true => Ok(true),
+                    true => Ok(garbage.since <= now()),
                     false => self.sweep(garbage).await,
                 };
                 match swept {
@@ -294,7 +330,7 @@ mod tests {
     use crate::config::StoreConfig;
     use crate::database::work::{self, Work};
     use crate::digest::Algorithm;
-    use crate::model::{Blob, NewManifest, Reference, ReferenceKind};
+    use crate::model::{NewManifest, Reference, ReferenceKind};
     use crate::records::manifests;
 
     const CHANGED: u64 = 20;
@@ -333,10 +369,11 @@ mod tests {
         let (name, new) = (repository(image), manifest(image));
         let id = repositories::find_or_make(tx, &name, 1)?;
         for Reference { digest, .. } in &new.references {
-            let blob = Blob {
-                digest: digest.clone(),
+            let object = format!("no/{}", digest.hex());
+            let blob = blobs::NewBlob {
+                digest,
                 size: 1,
-                object: format!("no/{}", digest.hex()),
+                object: &object,
             };
             blobs::record(tx, &blob, None, 1)?;
             blobs::link(tx, id, digest, 1)?;

@@ -1,53 +1,128 @@
 //! Blobs whose objects are gone though their records are here, as after a fault of a disk, or a restore of one without the other.
 //!
 //! Such a blob is absent from the moment at which somebody notices, as after a scrub: a client that asks for it is told so and sends it,
-//! and a registry that has it from an upstream fetches it. A scrub that finds the object again takes the mark away.
+//! and a registry that has it from an upstream fetches it. A scrub that finds the object again takes the mark away. A blob that is not
+//! intact needs the objects of its recipe and of its packs; if one of them is gone, so are all blobs that need it.
 
 use std::io;
 
+use futures_util::{StreamExt, stream};
+
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
-use crate::records::blobs;
+use crate::recipes::{PackKey, RecipeRecord};
+use crate::records::{blobs, recipes};
 use crate::store::{Store, now};
 
+/// So many objects are asked for at the same time.
+const AT_ONCE: usize = 16;
+
+/// Where a blob is, as far as its records and the sizes of its objects say.
+enum Found {
+    /// It is in this object, or this is the object of its recipe.
+    Whole(String),
+    /// Its own object is gone or cut, or there is no sound recipe in place of it.
+    Nothing,
+    /// The object of its recipe is gone or cut.
+    NoRecipe(RecipeRecord),
+    /// A pack is gone or cut that its recipe needs.
+    NoPack(PackKey),
+}
+
 impl Store {
-    /// Whether a blob's object is there and has as many bytes as its record says, which are not read. If not, the blob is absent from now
-    /// on.
+    /// Whether a blob's object is there and has as many bytes as its record says, which are not read; the same of the objects of its
+    /// recipe and its packs, if it is not intact. If not, the blob is absent from now on.
     ///
     /// # Errors
     /// If the object store does not say, or the database fails.
     pub async fn is_whole(&self, blob: &Blob) -> Result<bool> {
-        let size = self.inner.objects.size(&blob.object).await;
-        let size = size.map_err(|source| self.unreadable(blob, source))?;
-        if size == Some(blob.size) {
-            return Ok(true);
+        match self.find_objects(blob).await? {
+            Found::Whole(_) => Ok(true),
+            found => Ok(!self.note_as(blob, found).await?),
         }
-        Ok(!self.note_lost(blob).await?)
     }
 
-    /// Notes that a blob is absent since its object is not there; `false` if it has another object meanwhile, or is gone.
+    /// The object of a blob or of its recipe, if all is there.
+    pub(crate) async fn sound_object(&self, blob: &Blob) -> Option<String> {
+        match self.find_objects(blob).await {
+            Ok(Found::Whole(object)) => Some(object),
+            _ => None,
+        }
+    }
+
+    async fn find_objects(&self, blob: &Blob) -> Result<Found> {
+        let Some(object) = &blob.object else {
+            return self.find_pieces(blob).await;
+        };
+        Ok(match self.is_there(object, blob.size).await? {
+            true => Found::Whole(object.clone()),
+            false => Found::Nothing,
+        })
+    }
+
+    async fn find_pieces(&self, blob: &Blob) -> Result<Found> {
+        let recipe = self.recipe(&blob.digest).await?;
+        let Some(recipe) = recipe.filter(|recipe| !recipe.is_damaged) else {
+            return Ok(Found::Nothing);
+        };
+        if !self.is_there(&recipe.object, recipe.size).await? {
+            return Ok(Found::NoRecipe(recipe));
+        }
+        let missing = stream::iter(&recipe.packs)
+            .map(|pack| async move { (pack.key, self.is_there(&pack.object, pack.size).await) })
+            .buffer_unordered(AT_ONCE)
+            .collect::<Vec<_>>();
+        for (pack, is_there) in missing.await {
+            if !is_there? {
+                return Ok(Found::NoPack(pack));
+            }
+        }
+        Ok(Found::Whole(recipe.object))
+    }
+
+    async fn is_there(&self, object: &str, size: u64) -> Result<bool> {
+        let found = self.inner.objects.size(object).await;
+        let found = found.map_err(|source: io::Error| StoreError::Object {
+            doing: "look for an object of a blob",
+            key: object.to_owned(),
+            source,
+        })?;
+        Ok(found == Some(size))
+    }
+
+    /// Notes that a blob is absent since an object is not there; `false` if that is not so, or not any more.
     pub(crate) async fn note_lost(&self, blob: &Blob) -> Result<bool> {
+        let found = match blob.object {
+            Some(_) => Found::Nothing,
+            None => self.find_pieces(blob).await?,
+        };
+        self.note_as(blob, found).await
+    }
+
+    async fn note_as(&self, blob: &Blob, found: Found) -> Result<bool> {
+        match found {
+            Found::Whole(_) => Ok(false),
+            Found::NoRecipe(recipe) => self.note_recipe_damaged(&recipe).await,
+            Found::NoPack(pack) => self.note_pack_damaged(pack).await,
+            Found::Nothing => self.note_nothing(blob).await,
+        }
+    }
+
+    async fn note_nothing(&self, blob: &Blob) -> Result<bool> {
         let noted = blob.clone();
         let is_current = self
-            .write_records("note that an object is gone", move |tx| {
-                blobs::note_scrub(tx, &noted, false, now())
+            .write_records("note that an object is gone", move |tx| match noted.object {
+                Some(_) => blobs::note_scrub(tx, &noted, false, now()),
+                None => Ok(recipes::note_blob(tx, &noted.digest, now())? == Some(false)),
             })
             .await?;
         if is_current {
+            let object = blob.object.as_deref().unwrap_or("or recipe");
             tracing::error!(
-                "{}: its object {} is gone or cut; it counts as absent until it is fetched or pushed again",
-                blob.digest,
-                blob.object
+                "{}: its object {object} is gone or cut; it counts as absent until it is fetched or pushed again",
+                blob.digest
             );
         }
         Ok(is_current)
-    }
-
-    pub(crate) fn unreadable(&self, blob: &Blob, source: io::Error) -> StoreError {
-        StoreError::Object {
-            doing: "read a blob",
-            key: blob.object.clone(),
-            source,
-        }
     }
 }

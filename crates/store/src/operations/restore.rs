@@ -2,7 +2,7 @@
 //!
 //! Of a backup that is damaged nothing is restored, unless the caller wants the rest. Then each damaged blob has the mark that a
 //! [scrub](super::scrub) sets: it counts as absent, a scrub names it, a push or an upstream mends it, and a collection takes it when
-//! nothing refers to it. Manifests that name it stay: without them their tags would be lost, and what is sound in the images
+//! nothing refers to it. A blob that is not intact is damaged if its recipe is, or a pack that this needs. Manifests that name it stay: without them their tags would be lost, and what is sound in the images
 //! would be collected. A manifest with wrong bytes stays for the same reason, as it does after a scrub.
 
 use std::fs;
@@ -18,7 +18,7 @@ use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::name::{RepositoryName, Tag};
 use crate::objects::{Directory, make_directory};
-use crate::records::{blobs, manifests, repositories, tags};
+use crate::records::{blobs, manifests, packs, recipes, repositories, tags};
 use crate::store::{Store, now};
 
 /// The files that SQLite keeps beside unfinished records.
@@ -33,8 +33,17 @@ pub struct Restored {
     pub manifests: u64,
     /// Blobs.
     pub blobs: u64,
-    /// The bytes of these blobs and manifests, all of which were compared with their digests.
+    /// Packs and recipes, of which some of these blobs are made.
+    pub pieces: u64,
+    /// The bytes of the objects of these blobs, packs and recipes, and of the manifests. All were compared with their digests.
     pub bytes: u64,
+}
+
+impl Restored {
+    fn count_piece(&mut self, size: u64, is_sound: bool) {
+        self.pieces += u64::from(is_sound);
+        self.bytes += size * u64::from(is_sound);
+    }
 }
 
 /// So many manifests are listed that name what was left out, and so many tags of each.
@@ -60,6 +69,8 @@ pub enum Damage {
     WrongBytes,
     /// The disk cannot read the blob's object; why.
     Unreadable(String),
+    /// The blob's recipe, or a pack that it needs, is missing or has other bytes than its record says.
+    Recipe,
     /// The manifest's bytes in the records are not those that the digest says.
     Manifest,
 }
@@ -207,6 +218,9 @@ async fn restore_contents(
         ..Restored::default()
     };
     let mut damaged = compare_manifests(records, &mut restored).await?;
+    let places = Places { from, to, if_damaged };
+    restore_pieces(records, &places, &mut restored).await?;
+    report(&restored);
     let mut after: Option<Digest> = None;
     loop {
         let start = after.take();
@@ -218,15 +232,11 @@ async fn restore_contents(
         if blobs.is_empty() {
             break;
         }
-        let (from, to) = (from.clone(), to.clone());
-        let (so_far, bad) = blocking(move || {
-            let mut so_far = restored;
-            let bad = restore_blobs(&blobs, (&from, &to), if_damaged, &mut so_far)?;
-            Ok((so_far, bad))
-        })
-        .await?;
-        damaged.extend(bad);
-        restored = so_far;
+        for blob in blobs {
+            if let Some(damage) = restore_blob(records, &places, &blob, &mut restored).await? {
+                damaged.push((blob.digest.clone(), damage, Some(blob)));
+            }
+        }
         report(&restored);
     }
     match if_damaged {
@@ -262,41 +272,104 @@ async fn compare_manifests(records: &Database, restored: &mut Restored) -> Resul
     }
 }
 
-/// Those that are missing or wrong.
-fn restore_blobs(
-    blobs: &[Blob],
-    (from, to): (&Directory, &Directory),
+/// Where objects are restored from and to.
+#[derive(Clone)]
+struct Places {
+    from: Directory,
+    to: Directory,
     if_damaged: Damaged,
-    restored: &mut Restored,
-) -> Result<Vec<Found>> {
-    let mut damaged = Vec::new();
-    for blob in blobs {
-        let place = |directory: &Directory| {
-            directory
-                .path(&blob.object)
-                .map_err(failed("find", Path::new(&blob.object)))
-        };
-        let (source, target) = (place(from)?, place(to)?);
-        let found = link_or_copy(&source, &target).and_then(|_| hash(&target, blob));
-        let damage = match found {
-            Ok(digest) if digest == blob.digest => {
-                restored.blobs += 1;
-                restored.bytes += blob.size;
-                continue;
+}
+
+/// Restores packs and recipes, and notes those that are missing or wrong in the records. Of the marks in the backup none counts.
+async fn restore_pieces(records: &Database, places: &Places, restored: &mut Restored) -> Result<()> {
+    records.write(recipes::forget_damage).await.map_err(database)?;
+    let mut after = None;
+    loop {
+        let listed = records
+            .read(move |tx| packs::list(tx, STEP, after, u64::MAX))
+            .await;
+        let listed = listed.map_err(database)?;
+        after = listed.last().map(|pack| pack.key);
+        for pack in &listed {
+            let damage = restore_object(places, &pack.object, &pack.checksum).await?;
+            restored.count_piece(pack.size, damage.is_none());
+            if damage.is_some() {
+                let key = pack.key;
+                let noted = records.write(move |tx| recipes::note_pack_damage(tx, key, now()));
+                noted.await.map_err(database)?;
             }
+        }
+        if listed.is_empty() {
+            break;
+        }
+    }
+    let mut after: Option<Digest> = None;
+    loop {
+        let start = after.take();
+        let listed = records
+            .read(move |tx| recipes::list(tx, STEP, start.as_ref(), u64::MAX))
+            .await;
+        let listed = listed.map_err(database)?;
+        after = listed.last().map(|recipe| recipe.blob.clone());
+        if listed.is_empty() {
+            return Ok(());
+        }
+        for recipe in listed {
+            let damage = restore_object(places, &recipe.object, &recipe.checksum).await?;
+            restored.count_piece(recipe.size, damage.is_none());
+            if damage.is_some() {
+                let noted = records.write(move |tx| recipes::note_damage(tx, &recipe, now()));
+                noted.await.map_err(database)?;
+            }
+        }
+    }
+}
+
+/// Why a blob cannot be restored, if it cannot.
+async fn restore_blob(
+    records: &Database,
+    places: &Places,
+    blob: &Blob,
+    restored: &mut Restored,
+) -> Result<Option<Damage>> {
+    let damage = match &blob.object {
+        Some(object) => restore_object(places, object, &blob.digest).await?,
+        None => {
+            let digest = blob.digest.clone();
+            let sound = records.read(move |tx| recipes::sound(tx, &digest)).await;
+            let is_sound = sound.map_err(database)?.is_some();
+            (!is_sound).then_some(Damage::Recipe)
+        }
+    };
+    if damage.is_none() {
+        restored.blobs += 1;
+        restored.bytes += blob.object.as_ref().map_or(0, |_| blob.size);
+    }
+    Ok(damage)
+}
+
+/// Restores an object and compares all of it with its digest; why it cannot be restored, if it cannot.
+async fn restore_object(places: &Places, key: &str, wanted: &Digest) -> Result<Option<Damage>> {
+    let (places, key, wanted) = (places.clone(), key.to_owned(), wanted.clone());
+    blocking(move || {
+        let place = |directory: &Directory| directory.path(&key).map_err(failed("find", Path::new(&key)));
+        let (source, target) = (place(&places.from)?, place(&places.to)?);
+        let found = link_or_copy(&source, &target).and_then(|_| hash(&target, &wanted));
+        let damage = match found {
+            Ok(digest) if digest == wanted => return Ok(None),
             Ok(_) => Damage::WrongBytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Damage::Missing,
-            Err(error) => match hash(&source, blob) {
-                Err(why) if if_damaged == Damaged::IsLeftOut && is_of_the_disk(&why) => {
+            Err(error) => match hash(&source, &wanted) {
+                Err(why) if places.if_damaged == Damaged::IsLeftOut && is_of_the_disk(&why) => {
                     Damage::Unreadable(why.to_string())
                 }
                 _ => return Err(failed("restore", &source)(error)),
             },
         };
         remove(&target).map_err(failed("remove", &target))?;
-        damaged.push((blob.digest.clone(), damage, Some(blob.clone())));
-    }
-    Ok(damaged)
+        Ok(Some(damage))
+    })
+    .await
 }
 
 /// Whether an error says that bytes are lost. Others, such as missing rights, say nothing of them.
@@ -340,8 +413,8 @@ fn mark(tx: &mut dyn Transaction, (digest, damage, blob): &Found) -> Result<Left
     })
 }
 
-fn hash(path: &Path, blob: &Blob) -> io::Result<Digest> {
-    let mut hasher = Hasher::new(blob.digest.algorithm());
+fn hash(path: &Path, wanted: &Digest) -> io::Result<Digest> {
+    let mut hasher = Hasher::new(wanted.algorithm());
     hasher.read(fs::File::open(path)?)?;
     Ok(hasher.finish())
 }

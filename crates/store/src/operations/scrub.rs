@@ -1,14 +1,12 @@
 //! Scrub: all blobs and manifests are read again, and compared with their digests. Records that no collection would look at are found, too.
 
-use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures_util::StreamExt;
-
-use crate::digest::{Digest, Hasher};
+use super::verdict::{Pace, Verdict};
+use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::Blob;
-use crate::records::{blobs, manifests};
+use crate::records::{blobs, manifests, recipes};
 use crate::store::{Store, milliseconds, now};
 
 /// So many records are looked up at once.
@@ -28,8 +26,13 @@ pub struct ScrubOptions {
 /// The findings of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrubbed {
-    /// Blobs that were read, or should have been.
+    /// Blobs that were read, or should have been: those that are not intact by their recipes and packs.
     pub blobs: u64,
+    /// Packs and recipes that were read, or should have been.
+    pub pieces: u64,
+    /// Those of them with wrong bytes or without an object. The blobs that are absent by that are among the damaged ones; others are taken
+    /// apart anew.
+    pub damaged_pieces: u64,
     /// Manifests that were read.
     pub manifests: u64,
     /// Bytes that were read.
@@ -38,21 +41,14 @@ pub struct Scrubbed {
     pub damaged: Vec<Digest>,
     /// Blobs without an object. They are absent, too.
     pub missing: Vec<Digest>,
-    /// Blobs that could not be read, and why. Nothing is concluded from that.
+    /// Blobs that could not be read, and why; also packs and recipes, by the digest of their bytes. Nothing is concluded from that.
     pub unreadable: Vec<(Digest, String)>,
     /// Manifests with wrong bytes: the database is damaged. A push of the manifest mends it; what else is damaged there, nobody knows.
     pub damaged_manifests: Vec<Digest>,
 }
 
-enum Verdict {
-    Sound,
-    Damaged,
-    Missing,
-    Unreadable(String),
-}
-
 impl Store {
-    /// Reads everything again. `report` is called after each blob with what was found so far.
+    /// Reads everything again. `report` is called after each blob, and after all packs and recipes, with what was found so far.
     ///
     /// # Errors
     /// If the database fails.
@@ -67,8 +63,14 @@ impl Store {
         let unread_since = now()
             .saturating_sub(milliseconds(options.not_within))
             .saturating_add(1);
-        let mut after: Option<Digest> = None;
         let mut pace = Pace::new(options.bytes_per_second);
+        let pieces = self.scrub_pieces(unread_since, &mut pace).await?;
+        scrubbed.pieces = pieces.read;
+        scrubbed.damaged_pieces = pieces.damaged;
+        scrubbed.bytes += pieces.bytes;
+        scrubbed.unreadable.extend(pieces.unreadable);
+        report(&scrubbed);
+        let mut after: Option<Digest> = None;
         loop {
             let from = after.take();
             let blobs = self
@@ -77,8 +79,7 @@ impl Store {
                 })
                 .await?;
             for blob in &blobs {
-                let verdict = self.verdict(blob, &mut pace, &mut scrubbed.bytes).await;
-                self.note_verdict(blob, verdict, &mut scrubbed).await?;
+                self.scrub_blob(blob, &mut pace, &mut scrubbed).await?;
                 report(&scrubbed);
             }
             if blobs.len() < STEP {
@@ -111,36 +112,33 @@ impl Store {
         }
     }
 
-    async fn verdict(&self, blob: &Blob, pace: &mut Pace, bytes: &mut u64) -> Verdict {
-        match self.hash(blob, pace, bytes).await {
-            Ok(found) if found == blob.digest => Verdict::Sound,
-            Ok(_) => Verdict::Damaged,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Verdict::Missing,
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Verdict::Damaged,
-            Err(error) => Verdict::Unreadable(error.to_string()),
+    async fn scrub_blob(&self, blob: &Blob, pace: &mut Pace, scrubbed: &mut Scrubbed) -> Result<()> {
+        scrubbed.blobs += 1;
+        match &blob.object {
+            Some(object) => {
+                let wanted = (&blob.digest, blob.size);
+                let verdict = self.verdict(object, wanted, pace, &mut scrubbed.bytes).await;
+                self.note_verdict(blob, verdict, scrubbed).await
+            }
+            None => self.note_recipe_verdict(blob, scrubbed).await,
         }
     }
 
-    async fn hash(&self, blob: &Blob, pace: &mut Pace, bytes: &mut u64) -> io::Result<Digest> {
-        let size = self.inner.objects.size(&blob.object).await?;
-        match size {
-            None => return Err(io::ErrorKind::NotFound.into()),
-            Some(size) if size != blob.size => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Some(_) => {}
+    /// Of a blob that is not intact, its recipe and packs were read, and what was found of them is in the records.
+    async fn note_recipe_verdict(&self, blob: &Blob, scrubbed: &mut Scrubbed) -> Result<()> {
+        let digest = blob.digest.clone();
+        let is_sound = self
+            .write_records("note what a scrub found", move |tx| {
+                recipes::note_blob(tx, &digest, now())
+            })
+            .await?;
+        if is_sound == Some(false) {
+            scrubbed.damaged.push(blob.digest.clone());
         }
-        let mut hasher = Hasher::new(blob.digest.algorithm());
-        let mut pieces = self.inner.objects.read(&blob.object, 0..blob.size).await?;
-        while let Some(piece) = pieces.next().await {
-            let piece = piece?;
-            hasher.update(&piece);
-            *bytes += piece.len() as u64;
-            pace.keep(piece.len() as u64).await;
-        }
-        Ok(hasher.finish())
+        Ok(())
     }
 
     async fn note_verdict(&self, blob: &Blob, verdict: Verdict, scrubbed: &mut Scrubbed) -> Result<()> {
-        scrubbed.blobs += 1;
         let is_sound = match verdict {
             Verdict::Sound => true,
             Verdict::Damaged | Verdict::Missing => false,
@@ -162,34 +160,5 @@ impl Store {
             _ => {}
         }
         Ok(())
-    }
-}
-
-/// Keeps reading at a rate.
-struct Pace {
-    rate: Option<u64>,
-    begun: Instant,
-    bytes: u64,
-}
-
-impl Pace {
-    fn new(rate: Option<u64>) -> Self {
-        Self {
-            rate: rate.filter(|rate| *rate > 0),
-            begun: Instant::now(),
-            bytes: 0,
-        }
-    }
-
-    async fn keep(&mut self, bytes: u64) {
-        let Some(rate) = self.rate else {
-            return;
-        };
-        self.bytes += bytes;
-        let due = Duration::from_millis(self.bytes.saturating_mul(1000) / rate);
-        let ahead = due.saturating_sub(self.begun.elapsed());
-        if !ahead.is_zero() {
-            tokio::time::sleep(ahead).await;
-        }
     }
 }

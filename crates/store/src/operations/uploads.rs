@@ -351,11 +351,7 @@ impl Store {
             let wanted = digest.clone();
             return Err(StoreError::DigestMismatch { wanted, found });
         }
-        let blob = Blob {
-            digest: found,
-            size,
-            object,
-        };
+        let blob = (found, size, object);
         let recorded = self.record_blob(repository, (id, record.object), blob, released);
         recorded.await?.ok_or_else(unknown)
     }
@@ -381,16 +377,15 @@ impl Store {
         &self,
         repository: &RepositoryName,
         (id, key): (&UploadId, String),
-        blob: Blob,
+        (digest, size, object): (Digest, u64, String),
         released: Vec<Released>,
     ) -> Result<Option<Blob>> {
         // A record without its object is mended by the object that was just pushed.
-        let old = self.any_blob(&blob.digest).await?;
-        let sound = match old {
-            Some(old) if self.has_object(&old).await => Some(old.object),
-            _ => None,
+        let sound = match self.any_blob(&digest).await? {
+            Some(old) => self.sound_object(&old).await,
+            None => None,
         };
-        let (repository, id, size, since) = (repository.clone(), id.clone(), blob.size, now());
+        let (repository, id, since) = (repository.clone(), id.clone(), now());
         let ended = released.clone();
         let recorded = self
             .write_records("record a blob", move |tx| {
@@ -398,8 +393,13 @@ impl Store {
                     return Ok(None);
                 }
                 let repository = repositories::find_or_make(tx, &repository, now())?;
-                let recorded = blobs::record(tx, &blob, sound.as_deref(), now())?;
-                blobs::link(tx, repository, &blob.digest, now())?;
+                let new = blobs::NewBlob {
+                    digest: &digest,
+                    size,
+                    object: &object,
+                };
+                let recorded = blobs::record(tx, &new, sound.as_deref(), now())?;
+                blobs::link(tx, repository, &digest, now())?;
                 Ok(Some(recorded))
             })
             .await?;

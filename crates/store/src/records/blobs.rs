@@ -4,7 +4,7 @@ use crate::database::{DatabaseError, Row, Transaction};
 use crate::digest::Digest;
 use crate::model::Blob;
 use crate::name::RepositoryName;
-use crate::records::{garbage, repositories};
+use crate::records::{garbage, intact, recipes, repositories};
 
 /// A blob that a repository has.
 pub(crate) struct Linked {
@@ -17,7 +17,7 @@ fn blob(row: &mut Row) -> Result<Blob, DatabaseError> {
     Ok(Blob {
         digest: row.parsed(0)?,
         size: row.unsigned(1)?,
-        object: row.text(2)?,
+        object: intact::object(row.text(2)?),
     })
 }
 
@@ -165,48 +165,80 @@ pub(crate) fn drop_link(
     Ok(removed > 0)
 }
 
-/// Records an object that is whole as a blob, which the caller links in the same transaction. If the blob has an object already, and it is
-/// `sound`, that is kept and the new one is garbage; else the new one takes its place. Returns the blob, and the object that is garbage
-/// now.
+/// An object that is whole, and that is recorded as a blob's.
+pub(crate) struct NewBlob<'a> {
+    pub(crate) digest: &'a Digest,
+    pub(crate) size: u64,
+    pub(crate) object: &'a str,
+}
+
+impl NewBlob<'_> {
+    fn to_blob(&self) -> Blob {
+        Blob {
+            digest: self.digest.clone(),
+            size: self.size,
+            object: Some(self.object.to_owned()),
+        }
+    }
+}
+
+/// Records an object as a blob, which the caller links in the same transaction. If the blob is here already, and what it has is `sound`, an
+/// object or the object of its recipe, the new object is garbage. Else the new one takes the place of what the blob has: the blob is intact,
+/// and waits to be taken apart anew. Returns the blob, and the object that is garbage now, if there is one.
 pub(crate) fn record(
     tx: &mut dyn Transaction,
-    new: &Blob,
+    new: &NewBlob<'_>,
     sound: Option<&str>,
     now: u64,
 ) -> Result<(Blob, Option<String>), DatabaseError> {
     let row = tx.first(
         "SELECT digest, size, object, damaged FROM blobs WHERE digest = $1",
-        &[(&new.digest).into()],
+        &[new.digest.into()],
     )?;
     let Some(mut row) = row else {
         tx.execute(
             "INSERT INTO blobs (digest, size, object, state, changed, unchecked)
              VALUES ($1, $2, $3, 'present', $4, 0)",
-            &[
-                (&new.digest).into(),
-                new.size.into(),
-                new.object.as_str().into(),
-                now.into(),
-            ],
+            &[new.digest.into(), new.size.into(), new.object.into(), now.into()],
         )?;
-        return Ok((new.clone(), None));
+        return Ok((new.to_blob(), None));
     };
     let old = blob(&mut row)?;
-    if row.integer(3)? == 0 && sound == Some(old.object.as_str()) {
-        garbage::throw_away(tx, &new.object, new.size, None, now)?;
-        return Ok((old, Some(new.object.clone())));
+    let is_damaged = row.integer(3)? > 0;
+    let kept = match &old.object {
+        Some(object) => Some(object.clone()),
+        None => recipes::sound(tx, new.digest)?,
+    };
+    if !is_damaged && kept.is_some() && sound == kept.as_deref() {
+        garbage::throw_away(tx, new.object, new.size, None, now)?;
+        return Ok((old, Some(new.object.to_owned())));
     }
     tx.execute(
-        "UPDATE blobs SET object = $2, size = $3, damaged = 0, changed = $4 WHERE digest = $1",
-        &[
-            (&new.digest).into(),
-            new.object.as_str().into(),
-            new.size.into(),
-            now.into(),
-        ],
+        "UPDATE blobs SET object = $2, size = $3, damaged = 0, changed = $4,
+         dedup_state = 'waiting', dedup_due = 0, dedup_tries = 0, dedup_problem = '' WHERE digest = $1",
+        &[new.digest.into(), new.object.into(), new.size.into(), now.into()],
     )?;
-    garbage::throw_away(tx, &old.object, old.size, None, now)?;
-    Ok((new.clone(), Some(old.object)))
+    if let Some(object) = &old.object {
+        garbage::throw_away(tx, object, old.size, None, now)?;
+    }
+    recipes::forget(tx, new.digest, now)?;
+    Ok((new.to_blob(), old.object))
+}
+
+/// From here on the blob is absent, and its object and its recipe are garbage.
+pub(crate) fn claim(tx: &mut dyn Transaction, digest: &Digest, now: u64) -> Result<(), DatabaseError> {
+    let row = tx.first(
+        "DELETE FROM blobs WHERE digest = $1 AND state = 'condemned' RETURNING object, size",
+        &[digest.into()],
+    )?;
+    let Some(mut row) = row else {
+        return Ok(());
+    };
+    let (object, size) = (intact::object(row.text(0)?), row.unsigned(1)?);
+    if let Some(object) = object {
+        garbage::throw_away(tx, &object, size, None, now)?;
+    }
+    recipes::forget(tx, digest, now)
 }
 
 /// Notes what reading a blob again has shown; `false` if it is gone or has another object meanwhile.
@@ -221,7 +253,7 @@ pub(crate) fn note_scrub(
         "UPDATE blobs SET scrubbed = $3, damaged = $4 WHERE digest = $1 AND object = $2",
         &[
             (&blob.digest).into(),
-            blob.object.as_str().into(),
+            intact::column(&blob.digest, blob.object.as_deref()).into(),
             now.into(),
             damaged.into(),
         ],
@@ -248,4 +280,17 @@ pub(crate) fn list(
         &[after.into(), n.into(), unread_since.into()],
     )?;
     rows.into_iter().map(|mut row| blob(&mut row)).collect()
+}
+
+/// The key of some object that is here; none if there is none.
+pub(crate) fn any_object(tx: &mut dyn Transaction) -> Result<Option<String>, DatabaseError> {
+    let row = tx.first(
+        "SELECT object FROM blobs WHERE object < $1 ORDER BY object LIMIT 1",
+        &[intact::NONE.into()],
+    )?;
+    let row = match row {
+        Some(row) => Some(row),
+        None => tx.first("SELECT object FROM packs WHERE state = 'present' LIMIT 1", &[])?,
+    };
+    row.map(|mut row| row.text(0)).transpose()
 }

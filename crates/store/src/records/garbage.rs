@@ -1,7 +1,7 @@
 //! Objects that are to be deleted, and blobs on their way there.
 //!
-//! Every object has one record at any time: its upload's, its blob's, or one here. One transaction moves it from one to the other. So
-//! no object is forgotten, and none is deleted that a blob has.
+//! Every object has one record at any time: that of its upload, draft, blob, pack or recipe, or one here. One transaction moves it from one
+//! to the other. So no object is forgotten, and none is deleted that a blob has or is made of.
 
 use crate::database::{DatabaseError, Transaction};
 use crate::digest::Digest;
@@ -168,19 +168,4 @@ pub(crate) fn condemn(tx: &mut dyn Transaction, digest: &Digest, now: u64) -> Re
         &[digest.into(), now.into()],
     )?;
     Ok(())
-}
-
-/// From here on the blob is absent, and its object is garbage.
-pub(crate) fn claim(tx: &mut dyn Transaction, digest: &Digest, now: u64) -> Result<(), DatabaseError> {
-    let row = tx.first(
-        "DELETE FROM blobs WHERE digest = $1 AND state = 'condemned' RETURNING object, size",
-        &[digest.into()],
-    )?;
-    match row {
-        Some(mut row) => {
-            let (object, size) = (row.text(0)?, row.unsigned(1)?);
-            throw_away(tx, &object, size, None, now)
-        }
-        None => Ok(()),
-    }
 }

@@ -153,6 +153,6 @@ pub(crate) fn abandoned(
 pub(crate) fn forget_all(tx: &mut dyn Transaction) -> Result<(), DatabaseError> {
     tx.batch(
         "UPDATE repositories SET unchecked = 1 WHERE id IN (SELECT repository FROM uploads);
-         DELETE FROM uploads; DELETE FROM garbage;",
+         DELETE FROM uploads; DELETE FROM drafts; DELETE FROM garbage;",
     )
 }

@@ -11,7 +11,7 @@ use futures_util::stream::{self, BoxStream};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::signer::Signer;
-use object_store::{ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt};
+use object_store::{ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutPayload};
 use tokio::sync::Semaphore;
 
 use crate::config::ObjectsConfig;
@@ -108,10 +108,11 @@ impl Bucket {
     /// Puts an object, under a key that has no other content. A server may answer that it conflicts with another request, as one that
     /// removes the folder of an object that is gone (`OperationAborted` of Amazon's, any failure to make a folder of versitygw's): nothing
     /// is stored then, and it is put again.
-    pub(super) async fn put(&self, key: &str, content: Bytes) -> io::Result<()> {
+    pub(in crate::objects) async fn put(&self, key: &str, content: impl Into<PutPayload>) -> io::Result<()> {
+        let content: PutPayload = content.into();
         let mut pause = SHORTEST_PAUSE;
         loop {
-            let put = self.client.put(&self.path(key), content.clone().into()).await;
+            let put = self.client.put(&self.path(key), content.clone()).await;
             match put {
                 Err(object_store::Error::AlreadyExists { .. }) if pause <= LONGEST_PAUSE => {
                     tokio::time::sleep(pause).await;

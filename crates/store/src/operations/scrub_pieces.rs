@@ -1,0 +1,101 @@
+//! The part of a scrub that reads packs and recipes. What it notes of them says of each blob that is not intact whether it is sound.
+
+use super::verdict::{Pace, Verdict};
+use crate::digest::Digest;
+use crate::error::Result;
+use crate::recipes::{PackKey, PackRecord, RecipeRecord};
+use crate::records::{packs, recipes};
+use crate::store::{Store, now};
+
+/// So many records are looked up at once.
+const STEP: usize = 64;
+
+/// What was found of packs and recipes.
+#[derive(Default)]
+pub(super) struct Pieces {
+    pub(super) read: u64,
+    pub(super) bytes: u64,
+    /// Those with wrong bytes or none.
+    pub(super) damaged: u64,
+    /// Those that could not be read, by the digest of their bytes, and why.
+    pub(super) unreadable: Vec<(Digest, String)>,
+}
+
+impl Store {
+    /// Reads all packs and recipes that were not read since that time.
+    pub(super) async fn scrub_pieces(&self, unread_since: u64, pace: &mut Pace) -> Result<Pieces> {
+        let mut pieces = Pieces::default();
+        let mut after: Option<PackKey> = None;
+        loop {
+            let found = self
+                .read_records("list packs", move |tx| packs::list(tx, STEP, after, unread_since))
+                .await?;
+            for pack in &found {
+                self.scrub_pack(pack, pace, &mut pieces).await?;
+            }
+            after = found.last().map(|pack| pack.key);
+            if found.len() < STEP {
+                break;
+            }
+        }
+        // After packs: a recipe is sound if these are.
+        let mut after: Option<Digest> = None;
+        loop {
+            let from = after.take();
+            let found = self
+                .read_records("list recipes", move |tx| {
+                    recipes::list(tx, STEP, from.as_ref(), unread_since)
+                })
+                .await?;
+            for recipe in &found {
+                self.scrub_recipe(recipe, pace, &mut pieces).await?;
+            }
+            if found.len() < STEP {
+                return Ok(pieces);
+            }
+            after = found.into_iter().next_back().map(|recipe| recipe.blob);
+        }
+    }
+
+    async fn scrub_pack(&self, pack: &PackRecord, pace: &mut Pace, pieces: &mut Pieces) -> Result<()> {
+        pieces.read += 1;
+        let wanted = (&pack.checksum, pack.size);
+        match self.verdict(&pack.object, wanted, pace, &mut pieces.bytes).await {
+            Verdict::Sound => {
+                let key = pack.key;
+                self.write_records("note that a pack is sound", move |tx| {
+                    recipes::note_pack_sound(tx, key, now())
+                })
+                .await?;
+            }
+            // One that was removed while it was read says nothing.
+            Verdict::Damaged | Verdict::Missing => {
+                pieces.damaged += u64::from(self.note_pack_damaged(pack.key).await?);
+            }
+            Verdict::Unreadable(why) => pieces.unreadable.push((pack.checksum.clone(), why)),
+        }
+        Ok(())
+    }
+
+    async fn scrub_recipe(&self, recipe: &RecipeRecord, pace: &mut Pace, pieces: &mut Pieces) -> Result<()> {
+        pieces.read += 1;
+        let wanted = (&recipe.checksum, recipe.size);
+        match self
+            .verdict(&recipe.object, wanted, pace, &mut pieces.bytes)
+            .await
+        {
+            Verdict::Sound => {
+                let noted = recipe.clone();
+                self.write_records("note that a recipe is sound", move |tx| {
+                    recipes::note_sound(tx, &noted, now())
+                })
+                .await?;
+            }
+            Verdict::Damaged | Verdict::Missing => {
+                pieces.damaged += u64::from(self.note_recipe_damaged(recipe).await?);
+            }
+            Verdict::Unreadable(why) => pieces.unreadable.push((recipe.checksum.clone(), why)),
+        }
+        Ok(())
+    }
+}
