@@ -68,11 +68,12 @@ impl Store {
         if !self.is_there(&recipe.object, recipe.size).await? {
             return Ok(Found::NoRecipe(recipe));
         }
-        let missing = stream::iter(&recipe.packs)
-            .map(|pack| async move { (pack.key, self.is_there(&pack.object, pack.size).await) })
-            .buffer_unordered(AT_ONCE)
-            .collect::<Vec<_>>();
-        for (pack, is_there) in missing.await {
+        let asked: Vec<_> = recipe.packs.iter().cloned().collect();
+        let answers = stream::iter(asked).map(|pack| {
+            let store = self.clone();
+            async move { (pack.key, store.is_there(&pack.object, pack.size).await) }
+        });
+        for (pack, is_there) in answers.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
             if !is_there? {
                 return Ok(Found::NoPack(pack));
             }

@@ -69,7 +69,9 @@ impl Store {
         scrubbed.damaged_pieces = pieces.damaged;
         scrubbed.bytes += pieces.bytes;
         scrubbed.unreadable.extend(pieces.unreadable);
-        report(&scrubbed);
+        if scrubbed.pieces > 0 {
+            report(&scrubbed);
+        }
         let mut after: Option<Digest> = None;
         loop {
             let from = after.take();

@@ -36,7 +36,7 @@ async fn a_file_gets_a_second_name_and_is_a_blob() {
             .await
             .unwrap();
         assert_eq!((blob.size, &blob.digest), (15, &wanted));
-        let ours = object(test.directory.path(), &blob.object);
+        let ours = object(test.directory.path(), key(&blob));
         assert_eq!(
             fs::metadata(&ours).unwrap().ino(),
             fs::metadata(&path).unwrap().ino()

@@ -114,7 +114,7 @@ async fn a_damaged_backup_is_not_restored() {
         push(store, &a, b"sound").await.unwrap();
         let backup = test.directory.path().join("backup");
         store.backup(&backup, |_| ()).await.unwrap();
-        let path = |blob: &Blob| backup.join("objects").join(&blob.object);
+        let path = |blob: &Blob| backup.join("objects").join(key(&blob));
         std::fs::remove_file(path(&wrong)).unwrap();
         std::fs::write(path(&wrong), b"wr0ng").unwrap();
         std::fs::remove_file(path(&lost)).unwrap();
@@ -146,7 +146,7 @@ async fn damaged_backup(test: &TestStore) -> (PathBuf, NewManifest) {
         .unwrap();
     let backup = test.directory.path().join("backup");
     store.backup(&backup, |_| ()).await.unwrap();
-    let path = |blob: &Blob| backup.join("objects").join(&blob.object);
+    let path = |blob: &Blob| backup.join("objects").join(key(&blob));
     for blob in [&wrong, &idle] {
         std::fs::remove_file(path(blob)).unwrap();
         std::fs::write(path(blob), b"wr0ng").unwrap();
@@ -233,7 +233,7 @@ async fn a_blob_that_was_damaged_counts_again_when_the_backup_has_its_bytes() {
     for test in engines(|_| ()).await {
         let (store, a) = (&test.store, name("a"));
         let pushed = push(store, &a, b"right").await.unwrap();
-        let object = |root: PathBuf| root.join("objects").join(&pushed.object);
+        let object = |root: PathBuf| root.join("objects").join(key(&pushed));
         std::fs::write(object(store.config().root.clone()), b"wr0ng").unwrap();
         let scrubbed = store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
         assert_eq!(scrubbed.damaged, [digest(b"right")]);
@@ -267,7 +267,7 @@ async fn without_damage_both_restores_are_alike() {
         assert_eq!(other, (whole, Vec::new()));
         // A path that this user may not read, or that is no file, says nothing of a blob's bytes: it is an error, and not left out.
         let blob = test.store.any_blob(&digest(b"layer")).await.unwrap().unwrap();
-        let path = backup.join("objects").join(&blob.object);
+        let path = backup.join("objects").join(key(&blob));
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         let error = Store::restore_without_damaged(&root("three"), &backup, |_| ()).await;

@@ -86,7 +86,7 @@ async fn a_push_mends_a_record_without_an_object() {
     for test in engines(|_| ()).await {
         let store = &test.store;
         let first = push(store, &name("a"), b"bytes").await.unwrap();
-        std::fs::remove_file(object(test.directory.path(), &first.object)).unwrap();
+        std::fs::remove_file(object(test.directory.path(), key(&first))).unwrap();
         let Err(lost) = store.read(&first, 0..5).await else {
             panic!("a missing object is read")
         };
@@ -106,7 +106,7 @@ async fn a_blob_whose_object_is_gone_is_absent_once_that_is_noticed() {
         let looked_at = push(store, &a, b"looked at").await.unwrap();
         let cut = push(store, &a, b"cut").await.unwrap();
         assert!(store.is_whole(&read).await.unwrap());
-        let path = |blob: &Blob| object(test.directory.path(), &blob.object);
+        let path = |blob: &Blob| object(test.directory.path(), key(blob));
         let kept = std::fs::read(path(&read)).unwrap();
         std::fs::remove_file(path(&read)).unwrap();
         std::fs::remove_file(path(&looked_at)).unwrap();

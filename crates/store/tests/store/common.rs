@@ -189,6 +189,11 @@ pub(crate) fn referring(text: &str, subject: &Digest, artifact_type: &str) -> Ne
     }
 }
 
+/// The key of the object of a blob that is intact.
+pub(crate) fn key(blob: &Blob) -> &str {
+    blob.object.as_deref().unwrap()
+}
+
 /// Where the object of that key is a file.
 pub(crate) fn object(root: &Path, key: &str) -> PathBuf {
     objects(root).join(key)
@@ -240,7 +245,7 @@ pub(crate) async fn files_become(test: &TestStore, wanted: usize) {
 }
 
 /// Records that nothing needs and at which no collection would look.
-const FORGOTTEN: [&str; 3] = [
+const FORGOTTEN: [&str; 7] = [
     "SELECT repository, digest FROM repository_blobs WHERE unchecked = 0
      AND NOT EXISTS (SELECT 1 FROM manifest_references WHERE manifest_references.repository = repository_blobs.repository
          AND manifest_references.digest = repository_blobs.digest)",
@@ -250,6 +255,17 @@ const FORGOTTEN: [&str; 3] = [
      AND NOT EXISTS (SELECT 1 FROM manifests WHERE repository = id)
      AND NOT EXISTS (SELECT 1 FROM repository_blobs WHERE repository = id)
      AND NOT EXISTS (SELECT 1 FROM uploads WHERE repository = repositories.id)",
+    "SELECT id FROM packs WHERE unchecked = 0
+     AND (state <> 'present' OR NOT EXISTS (SELECT 1 FROM recipe_packs WHERE recipe_packs.pack = packs.id))",
+    "SELECT digest FROM recipes WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.digest = recipes.digest)",
+    // Nor is a blob without an object and a recipe, or a condemned pack that a recipe needs.
+    "SELECT digest FROM blobs WHERE object LIKE 'none:%'
+     AND NOT EXISTS (SELECT 1 FROM recipes WHERE recipes.digest = blobs.digest)
+     UNION ALL SELECT recipe FROM recipe_packs JOIN packs ON packs.id = pack WHERE packs.state <> 'present'",
+    // Each object has one record.
+    "SELECT object FROM (SELECT object FROM blobs UNION ALL SELECT object FROM uploads UNION ALL SELECT object FROM drafts
+         UNION ALL SELECT object FROM packs UNION ALL SELECT object FROM recipes UNION ALL SELECT object FROM garbage) AS every
+     GROUP BY object HAVING COUNT(*) > 1",
 ];
 
 /// Asserts that there is no record that all collections would pass over although nothing needs it.

@@ -80,7 +80,7 @@ async fn what_is_in_use_stays_though_records_and_objects_disagree() {
             files_become(&test, all.len()).await;
             for blob in &all {
                 let found = store.peek_blob(&a, &digest(blob)).await.unwrap().unwrap();
-                match damage(&object(test.directory.path(), &found.object), &mut random) {
+                match damage(&object(test.directory.path(), key(&found)), &mut random) {
                     Fate::Sound => continue,
                     Fate::Damaged => damaged.insert(found.digest),
                     Fate::Missing => missing.insert(found.digest),

@@ -29,7 +29,7 @@ async fn what_is_damaged_is_found_and_mended_by_a_push() {
             "{}",
             test.engine
         );
-        let path = |blob: &Blob| object(test.directory.path(), &blob.object);
+        let path = |blob: &Blob| object(test.directory.path(), key(blob));
         std::fs::write(path(&wrong), b"wr0ng").unwrap();
         std::fs::write(path(&short), b"sho").unwrap();
         std::fs::remove_file(path(&lost)).unwrap();

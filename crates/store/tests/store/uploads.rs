@@ -132,7 +132,7 @@ async fn a_part_that_comes_while_an_upload_is_finished_changes_nothing_of_the_bl
                         "{round}, {}: a part was taken after the end",
                         test.engine
                     );
-                    let file = object(test.directory.path(), &blob.object);
+                    let file = object(test.directory.path(), key(&blob));
                     let size = std::fs::metadata(file).unwrap().len();
                     assert_eq!(
                         size, 100,

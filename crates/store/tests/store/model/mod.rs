@@ -1,15 +1,18 @@
 //! The deletion protocol of docs/formats/store.md, explored whole: every order of every step of clients and collectors, each of which
 //! may also end for ever after any step, with time passing anywhere between.
 //!
+//! `dedup` is a model of its own for recipes and packs, since the two together would have too many states.
+//!
 //! Each variant is the protocol with one rule taken away. The explorer has to find what goes wrong then, or it proves nothing.
 
 mod clients;
 mod collector;
+mod dedup;
+mod explorer;
 mod state;
 
-use std::collections::{HashMap, HashSet, VecDeque};
-
 use clients::{Client, Kind};
+use explorer::{Machine, explore};
 use state::{Blob, State};
 
 /// The protocol, or what is left of it without one of its rules.
@@ -48,47 +51,28 @@ pub(super) enum Variant {
     LinkUnnoted,
 }
 
-/// Follows every order of steps; the first state in which something is wrong, with the steps to it.
-fn explore(start: State, variant: Variant) -> Result<usize, String> {
-    let mut known: HashMap<State, Option<(State, &'static str)>> = HashMap::new();
-    let mut queue = VecDeque::from([start.clone()]);
-    known.insert(start, None);
-    // Many states differ only in what clients would have done next.
-    let mut settled = HashSet::new();
-    while let Some(state) = queue.pop_front() {
-        let mut ended = state.clone();
-        ended.end_all();
-        let is_new = settled.insert(ended.clone());
-        let left = || is_new.then(|| left_over(ended, variant)).flatten();
-        let wrong = state.wrong().or_else(left);
-        if let Some(wrong) = wrong {
-            return Err(story(&known, &state, wrong));
-        }
-        let mut next = Vec::new();
-        clients::steps(&state, variant, &mut next);
-        collector::steps(&state, variant, &mut next);
-        if let Some(later) = state.later() {
-            next.push(("time passes", later));
-        }
-        for (step, reached) in next {
-            if !known.contains_key(&reached) {
-                known.insert(reached.clone(), Some((state.clone(), step)));
-                queue.push_back(reached);
-            }
-        }
-    }
-    Ok(known.len())
-}
+impl Machine for State {
+    type Variant = Variant;
 
-fn story(known: &HashMap<State, Option<(State, &'static str)>>, end: &State, wrong: &str) -> String {
-    let mut steps = Vec::new();
-    let mut at = end.clone();
-    while let Some(Some((before, step))) = known.get(&at) {
-        steps.push(*step);
-        at = before.clone();
+    fn steps(&self, variant: Variant) -> Vec<(&'static str, Self)> {
+        let mut next = Vec::new();
+        clients::steps(self, variant, &mut next);
+        collector::steps(self, variant, &mut next);
+        next.extend(self.later().map(|later| ("time passes", later)));
+        next
     }
-    steps.reverse();
-    format!("{wrong}: {}", steps.join("; "))
+
+    fn wrong(&self) -> Option<&'static str> {
+        self.fault()
+    }
+
+    fn end_all(&mut self) {
+        self.end();
+    }
+
+    fn left_over(self, variant: Variant) -> Option<&'static str> {
+        left_over(self, variant)
+    }
 }
 
 /// All clients have ended, for ever: whether collections leave something behind, or take too much.

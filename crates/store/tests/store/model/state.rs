@@ -147,14 +147,14 @@ impl State {
     }
 
     /// All processes are gone.
-    pub(super) fn end_all(&mut self) {
+    pub(super) fn end(&mut self) {
         self.clients.clear();
         self.sweeping = None;
         self.seen = None;
         self.is_blob_seen = false;
     }
 
-    pub(super) fn wrong(&self) -> Option<&'static str> {
+    pub(super) fn fault(&self) -> Option<&'static str> {
         if self.complaint.is_some() {
             return self.complaint;
         }

@@ -14,6 +14,10 @@ pub(super) const WIDE: &[u8] = b"the bytes of wide";
 pub(super) const LOOSE: &[u8] = b"the bytes of loose";
 pub(super) const CONDEMNED: &[u8] = b"the bytes of condemned";
 pub(super) const DAMAGED: &[u8] = b"the bytes of damaged";
+/// The objects of the condemned blob's recipe, its pack, and a draft.
+const PACK: &[u8] = b"a pack with one chunk";
+const RECIPE: &[u8] = b"a recipe for the blob that is condemned";
+const DRAFT: &[u8] = b"a draft";
 /// The bytes of an upload that was under way.
 pub(super) const BEGUN: &[u8] = b"begun so";
 /// When the first of it was written.
@@ -28,7 +32,10 @@ pub(super) fn left_by(version: usize) -> (tempfile::TempDir, Raw) {
     // A session of its own: the dump has changed settings of this one.
     raw = Raw::open(directory.path());
     let objects = [CONFIG, ONE, TWO, DAMAGED, WIDE, LOOSE, CONDEMNED, BEGUN];
-    for (number, content) in (1..).zip(objects) {
+    // Versions before the fifth knew of no packs and recipes.
+    let later = [(12, PACK), (13, RECIPE), (14, DRAFT)];
+    let later = later.into_iter().filter(|_| version >= 5);
+    for (number, content) in (1..).zip(objects).chain(later) {
         let path = directory.path().join("objects").join(key(number));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();

@@ -48,6 +48,8 @@ CONFIG = b'{"architecture":"amd64","os":"linux"}'
 ONE, TWO, WIDE, LOOSE, CONDEMNED, DAMAGED = (
     f"the bytes of {name}".encode() for name in ("one", "two", "wide", "loose", "condemned", "damaged")
 )
+PACK, RECIPE, DRAFT = b"a pack with one chunk", b"a recipe for the blob that is condemned", b"a draft"
+PACK_ID = 3_456_789_012_345
 IMAGE = text({
     "schemaVersion": 2,
     "mediaType": MANIFEST,
@@ -166,6 +168,35 @@ class Program:
             "INSERT INTO garbage (object, size, progress, since) VALUES ($1, $2, $3, $4)", key(number), size, progress, self.now
         )
 
+    def draft(self, number, content):
+        self.execute("INSERT INTO drafts (object, size, since) VALUES ($1, $2, $3)", key(number), len(content), self.now)
+
+    def drafted(self, number):
+        self.execute("DELETE FROM drafts WHERE object = $1", key(number))
+
+    def recipe(self, content, number, pack):
+        """A blob is kept as a recipe over one pack. Its object was `number`; the pack's and the recipe's come after `pack`."""
+        for of_draft, written in enumerate([PACK, RECIPE], pack):
+            self.draft(of_draft, written)
+        self.drafted(pack)
+        self.execute(
+            "INSERT INTO packs (id, object, size, checksum, plain, chunks, state, created, unchecked)"
+            " VALUES ($1, $2, $3, $4, $5, $6, 'present', $7, 0)",
+            PACK_ID, key(pack), len(PACK), digest(PACK), len(content), 1, self.now,
+        )
+        self.execute("INSERT INTO chunks (digest, pack) VALUES ($2, $1)", PACK_ID, hashlib.sha256(content).digest())
+        self.drafted(pack + 1)
+        self.execute(
+            "INSERT INTO recipes (digest, object, size, checksum, plain, proven) VALUES ($1, $2, $3, $4, $5, $6)",
+            digest(content), key(pack + 1), len(RECIPE), digest(RECIPE), len(content), self.now,
+        )
+        self.execute("INSERT INTO recipe_packs (recipe, pack) VALUES ($1, $2) ON CONFLICT DO NOTHING", digest(content), PACK_ID)
+        self.execute("UPDATE blobs SET dedup_state = 'done', dedup_problem = '' WHERE digest = $1", digest(content))
+        self.execute(
+            "UPDATE blobs SET object = $2, damaged = 0, dedup_state = 'done' WHERE digest = $1", digest(content), "none:" + digest(content)
+        )
+        self.garbage(number, len(content), None)
+
     def indexed(self, repository, content, state, problem):
         self.execute(
             "UPDATE manifests SET indexing = $3, indexing_problem = $4 WHERE repository = $1 AND digest = $2",
@@ -216,6 +247,8 @@ def write_changes(program):
     program.link(APP, LOOSE)
     program.blob(7, CONDEMNED)
     program.link(APP, CONDEMNED)
+    if program.version >= 5:
+        program.recipe(CONDEMNED, 7, 12)
     program.drop_link(APP, CONDEMNED)
     program.now += 1000
     condemned = "UPDATE blobs SET state = 'condemned', changed = $2 WHERE digest = $1 AND state = 'present'"
@@ -236,6 +269,10 @@ def write_changes(program):
         program.execute(waits, APP, digest(SECOND), program.now + 600_000, 2)
         program.layer(ONE, '{"diff_id":"sha256:00"}', "")
         program.layer(DAMAGED, "", "it is no tar file")
+    if program.version >= 5:
+        program.draft(14, DRAFT)
+        kept = "UPDATE blobs SET dedup_state = 'kept', dedup_problem = $3 WHERE digest = $1 AND object = $2 AND dedup_state = 'waiting'"
+        program.execute(kept, digest(ONE), key(2), "its encoder is unknown")
 
 
 def literal(value, engine):

@@ -30,8 +30,12 @@ const MIGRATIONS: [(&str, &str); VERSIONS] = [
         "0004.sql",
         "sha256:fb8a32ce736ed480b5eb25f74f64c384c36a0d07bfcd0cb22ffdf100ab850839",
     ),
+    (
+        "0005.sql",
+        "sha256:5839ab0ba92ec79c5ec6269500d1ed770877d9cc4d1af334c7a7f25e1edf4305",
+    ),
 ];
-const VERSIONS: usize = 4;
+const VERSIONS: usize = 5;
 const CHILD: &str = "XEBEC_STORE_TEST_UPGRADE";
 
 /// Runs what the store does. A connection past it must not wait in there.
