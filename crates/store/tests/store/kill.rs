@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::*;
+use crate::toy::*;
 use xebec_store::*;
 
 const CHILD: &str = "XEBEC_STORE_TEST_CHILD";
@@ -89,6 +90,18 @@ async fn begin_uploads(store: Store) {
     }
 }
 
+/// Takes blobs apart, and keeps most of them by their recipes alone.
+async fn take_apart(store: Store) {
+    store.release_dedup(1).await.unwrap();
+    loop {
+        match take_next(&store, fastrand::u8(..4) > 0).await {
+            Some(Recording::Recorded(_)) => say("taken apart"),
+            Some(_) => {}
+            None => tokio::time::sleep(Duration::from_millis(2)).await,
+        }
+    }
+}
+
 #[test]
 fn child() {
     let Some(root) = std::env::var_os(CHILD) else {
@@ -97,10 +110,12 @@ fn child() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let store = Store::open(&hasty(Path::new(&root))).await.unwrap();
+        with_toy(&store);
         for worker in 0..3 {
             tokio::spawn(push_images(store.clone(), worker));
         }
         tokio::spawn(begin_uploads(store.clone()));
+        tokio::spawn(take_apart(store.clone()));
         loop {
             store.collect(&CollectOptions::default()).await.unwrap();
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -146,10 +161,11 @@ fn nothing_acknowledged_is_lost_by_kills() {
     // The images that were pushed, and whether each may be deleted.
     let mut images: BTreeMap<(u64, u64), bool> = BTreeMap::new();
     let mut random = fastrand::Rng::new();
-    let (mut pushed, mut deleted) = (0, 0);
+    let (mut pushed, mut deleted, mut taken_apart) = (0, 0, 0);
     for _ in 0..kills {
         let after = Duration::from_millis(random.u64(..120));
         for line in run_and_kill(directory.path(), random.u8(..4) == 0, after) {
+            taken_apart += u32::from(line == "taken apart");
             let words: Vec<&str> = line.split(' ').collect();
             let &[what @ ("pushed" | "deleting"), worker, seed] = words.as_slice() else {
                 continue;
@@ -164,6 +180,10 @@ fn nothing_acknowledged_is_lost_by_kills() {
         pushed >= kills / 2 && (deleted > 0 || kills < 30),
         "{pushed} images in {kills} runs: nothing was tried"
     );
+    assert!(
+        taken_apart > 0 || kills < 30,
+        "no blob was taken apart in {kills} runs"
+    );
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let test = TestStore {
@@ -171,6 +191,7 @@ fn nothing_acknowledged_is_lost_by_kills() {
             engine: engine(),
             directory,
         };
+        with_toy(&test.store);
         for (&(worker, seed), _) in images.iter().filter(|(_, is_deleted)| !**is_deleted) {
             let repository = name(&format!("worker{worker}"));
             let found = test

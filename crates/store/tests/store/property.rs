@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::common::*;
+use crate::toy::*;
 use xebec_store::*;
 
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ enum Request {
     DeleteManifest(u8, u8),
     DeleteTag(u8, u8),
     DeleteBlob(u8, u8),
+    /// Takes the next blob apart, and drops its object or not.
+    Dedup(bool),
     Collect,
 }
 
@@ -30,6 +33,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
         2 => (small.clone(), 0..8_u8).prop_map(|(repository, manifest)| DeleteManifest(repository, manifest)),
         1 => (small.clone(), small.clone()).prop_map(|(repository, tag)| DeleteTag(repository, tag)),
         1 => (small.clone(), small.clone()).prop_map(|(repository, blob)| DeleteBlob(repository, blob)),
+        3 => any::<bool>().prop_map(Dedup),
         1 => Just(Collect),
     ];
     prop::collection::vec(request, 1..25)
@@ -40,7 +44,7 @@ fn repository(number: u8) -> RepositoryName {
 }
 
 fn blob(number: u8) -> Vec<u8> {
-    vec![number; usize::from(number) + 1]
+    of_chunks(&(0..=number).collect::<Vec<u8>>())
 }
 
 /// The blobs of a manifest are the bits of its number; the last two manifests refer to the first.
@@ -94,6 +98,7 @@ impl Model {
             }
             Request::DeleteTag(repository, tag) => self.tags.remove(&(repository, tag)).is_some(),
             Request::DeleteBlob(repository, blob) => self.blobs.remove(&(repository, blob)),
+            Request::Dedup(_) => true,
             Request::Collect => {
                 let manifests = &self.manifests;
                 self.blobs.retain(|(repository, blob)| {
@@ -138,6 +143,10 @@ async fn apply(store: &Store, request: &Request) -> bool {
             .delete_blob(&repository(of), &digest(&blob(number)))
             .await
             .unwrap(),
+        Request::Dedup(drops) => !matches!(
+            take_next(store, drops).await,
+            Some(Recording::PacksGone | Recording::DraftsGone)
+        ),
         Request::Collect => {
             for _ in 0..3 {
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -157,6 +166,9 @@ async fn compare(store: &Store, model: &Model) {
                 .await
                 .unwrap();
             assert_eq!(found.is_some(), model.blobs.contains(&(of, number)));
+            if let Some(found) = found {
+                assert_eq!(contents(store, &found).await, blob(number));
+            }
         }
         let wanted: BTreeSet<Digest> = model
             .manifests
@@ -238,6 +250,7 @@ fn the_store_answers_as_its_model() {
     proptest!(config, |(requests in requests())| {
         runtime.block_on(async {
             for test in engines(no_grace).await {
+                with_toy(&test.store);
                 let mut model = Model::default();
                 for request in &requests {
                     let answer = apply(&test.store, request).await;

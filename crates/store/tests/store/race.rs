@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::*;
+use crate::toy::*;
 use xebec_store::*;
 
 const GRACE: Duration = Duration::from_millis(80);
@@ -64,6 +65,19 @@ async fn work(store: Store, worker: u64, is_over: Arc<AtomicBool>) -> (u32, u32)
     (taken, refused)
 }
 
+/// Takes blobs apart; how many.
+async fn take_apart(store: Store, is_over: Arc<AtomicBool>) -> u32 {
+    let mut taken = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        match take_next(&store, true).await {
+            Some(Recording::Recorded(_)) => taken += 1,
+            Some(_) => {}
+            None => tokio::time::sleep(Duration::from_millis(2)).await,
+        }
+    }
+    taken
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_push_loses_a_blob_to_a_collection() {
     for test in engines(|config| config.grace = GRACE).await {
@@ -71,6 +85,9 @@ async fn no_push_loses_a_blob_to_a_collection() {
         let is_over = Arc::new(AtomicBool::new(false));
         let worker = |worker| tokio::spawn(work(test.store.clone(), worker, Arc::clone(&is_over)));
         let workers: Vec<_> = (0..6).map(worker).collect();
+        with_toy(&test.store);
+        let deduplicators =
+            [(); 2].map(|()| tokio::spawn(take_apart(test.store.clone(), Arc::clone(&is_over))));
         let mut deleted = 0;
         while begun.elapsed() < RUN || deleted < 5 && begun.elapsed() < LONGEST {
             let collected = test.store.collect(&CollectOptions::default()).await.unwrap();
@@ -84,6 +101,11 @@ async fn no_push_loses_a_blob_to_a_collection() {
             taken += more_taken;
             refused += more_refused;
         }
+        let mut taken_apart = 0;
+        for deduplicator in deduplicators {
+            taken_apart += deduplicator.await.unwrap();
+        }
+        assert!(taken_apart > 0, "no blob was taken apart: nothing raced");
         assert_eq!(refused, 0, "of {taken} manifests, over {}", test.engine);
         assert!(taken > 0, "{taken} manifests: nothing raced");
         assert!(deleted > 0, "no blob was deleted: nothing raced");

@@ -208,11 +208,15 @@ fn replace(state: &mut State, client: &mut Client, number: usize, variant: Varia
             if is_as_seen && is_whole && state.is_sound(OLD_PACK) && state.drafts[pack_key(number)] {
                 state.drafts[pack_key(number)] = false;
                 state.packs[number] = Some(Pack::needed());
-                let seen = client.users.iter().zip(&mut state.recipes).filter(|(is_user, _)| **is_user);
+                let seen = client
+                    .users
+                    .iter()
+                    .zip(&mut state.recipes)
+                    .filter(|(is_user, _)| **is_user);
                 for recipe in seen.filter_map(|(_, recipe)| recipe.as_mut()) {
                     recipe.pack = number;
                 }
-                for old in &mut state.packs[OLD_PACK] {
+                if let Some(old) = &mut state.packs[OLD_PACK] {
                     (old.condemned, old.unchecked) = (true, true);
                 }
                 state.chunk = Some(number);
@@ -224,7 +228,9 @@ fn replace(state: &mut State, client: &mut Client, number: usize, variant: Varia
 }
 
 fn users(state: &State) -> [bool; 2] {
-    state.recipes.map(|recipe| recipe.is_some_and(|recipe| recipe.pack == OLD_PACK))
+    state
+        .recipes
+        .map(|recipe| recipe.is_some_and(|recipe| recipe.pack == OLD_PACK))
 }
 
 fn push(state: &mut State, client: &mut Client, variant: Variant) -> Option<&'static str> {

@@ -24,12 +24,16 @@ fn blobs(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)>)
         };
         let mut reached = state.clone();
         if !blob.condemned {
-            reached.blobs[number].iter_mut().for_each(|blob| blob.condemned = true);
+            reached.blobs[number]
+                .iter_mut()
+                .for_each(|blob| blob.condemned = true);
             next.push(("a blob that no repository has is condemned", reached));
             continue;
         }
         reached.blobs[number] = None;
-        blob.object.into_iter().for_each(|key| reached.garbage[key] = true);
+        blob.object
+            .into_iter()
+            .for_each(|key| reached.garbage[key] = true);
         if variant != Variant::RecipeStays {
             reached.forget_recipe(number, variant != Variant::LossUnnoted);
         }
@@ -42,7 +46,7 @@ fn packs(state: &State, variant: Variant, next: &mut Vec<(&'static str, State)>)
         let Some(pack) = state.packs[number] else { continue };
         let mut reached = state.clone();
         let change = |reached: &mut State, condemned: bool| {
-            for pack in &mut reached.packs[number] {
+            if let Some(pack) = &mut reached.packs[number] {
                 (pack.condemned, pack.unchecked) = (condemned, condemned);
             }
         };
@@ -90,16 +94,10 @@ fn objects(state: &State, next: &mut Vec<(&'static str, State)>) {
     for key in 0..state.objects.len() {
         let mut reached = state.clone();
         if state.garbage[key] {
-            match state.objects[key] {
-                Object::Absent => {
-                    reached.garbage[key] = false;
-                    next.push(("garbage that is deleted is forgotten", reached));
-                }
-                Object::Part | Object::Whole => {
-                    reached.objects[key] = Object::Absent;
-                    next.push(("garbage is deleted", reached));
-                }
-            }
+            // The other model has this in steps.
+            reached.objects[key] = Object::Absent;
+            reached.garbage[key] = false;
+            next.push(("garbage is deleted", reached));
         } else if state.drafts[key] && !state.being_written[key] {
             reached.drafts[key] = false;
             reached.garbage[key] = true;

@@ -7,7 +7,7 @@ mod collector;
 mod state;
 
 use clients::{Client, Kind};
-use state::{Pack, Recipe, State};
+use state::State;
 
 use super::explorer::{Machine, explore};
 
@@ -68,7 +68,9 @@ impl Machine for State {
     fn end_all(&mut self) {
         self.clients.clear();
         self.seen = None;
-        self.being_written.iter_mut().for_each(|is_written| *is_written = false);
+        self.being_written
+            .iter_mut()
+            .for_each(|is_written| *is_written = false);
     }
 
     fn left_over(mut self, variant: Variant) -> Option<&'static str> {
@@ -92,7 +94,9 @@ fn starts() -> Vec<State> {
     loose.add_old_recipe();
     loose.recipes[0] = None;
     loose.objects[state::OLD_RECIPE] = state::Object::Absent;
-    loose.packs[state::OLD_PACK].iter_mut().for_each(|pack| pack.unchecked = true);
+    loose.packs[state::OLD_PACK]
+        .iter_mut()
+        .for_each(|pack| pack.unchecked = true);
     vec![intact, recipe, loose, both]
 }
 

@@ -168,13 +168,18 @@ impl State {
     }
 
     fn needs_lost(&self, blob: usize) -> bool {
-        let recipe = self.recipes[blob].filter(|_| self.blobs[blob].is_some_and(|blob| blob.object.is_none()));
+        let recipe =
+            self.recipes[blob].filter(|_| self.blobs[blob].is_some_and(|blob| blob.object.is_none()));
         recipe.is_some_and(|recipe| self.lost == Some(pack_key(recipe.pack)))
     }
 
     /// How many records an object has.
     fn records(&self, key: usize) -> usize {
-        let of_blobs = self.blobs.iter().flatten().filter(|blob| blob.object == Some(key));
+        let of_blobs = self
+            .blobs
+            .iter()
+            .flatten()
+            .filter(|blob| blob.object == Some(key));
         let of_recipes = self.recipes.iter().flatten().filter(|recipe| recipe.key == key);
         let is_pack = (0..PACKS).any(|pack| self.packs[pack].is_some() && pack_key(pack) == key);
         let others = [
@@ -230,7 +235,8 @@ impl State {
         if (0..PACKS).any(|pack| self.packs[pack].is_some() && !self.is_needed(pack)) {
             return Some("a pack that nothing needs stays");
         }
-        let is_loose = |key: usize| self.garbage[key] || self.drafts[key] || (self.has_upload && key == PUSHED);
+        let is_loose =
+            |key: usize| self.garbage[key] || self.drafts[key] || (self.has_upload && key == PUSHED);
         (0..KEYS)
             .any(is_loose)
             .then_some("an object that nothing needs stays")

@@ -1,0 +1,163 @@
+//! Packs: their chunks, and packs in the place of others.
+
+use std::time::Duration;
+
+use crate::common::*;
+use crate::toy::*;
+use xebec_store::*;
+
+async fn collect(test: &TestStore) -> Collected {
+    tokio::time::sleep(Duration::from_millis(3)).await;
+    test.store.collect(&CollectOptions::default()).await.unwrap()
+}
+
+fn numbered(number: u32) -> ChunkDigest {
+    chunk_digest(&number.to_le_bytes())
+}
+
+/// A pack that says of itself that it has so many chunks, and a recipe that needs it.
+async fn record(store: &Store, blob: &Blob, chunks: Vec<ChunkDigest>) -> Recording {
+    let pack = NewPack {
+        draft: store.put_draft(vec!["pack".into()]).await.unwrap(),
+        checksum: digest(b"pack"),
+        plain: 4,
+        chunks,
+    };
+    let new = NewRecipe {
+        blob: blob.clone(),
+        recipe: store.put_draft(vec!["recipe".into()]).await.unwrap(),
+        checksum: digest(b"recipe"),
+        plain: blob.size,
+        packs: vec![pack],
+        uses: Vec::new(),
+    };
+    store.record_recipe(&new).await.unwrap()
+}
+
+#[tokio::test]
+async fn all_chunks_of_a_large_pack_are_found_and_go_with_it() {
+    const CHUNKS: u32 = 5000;
+    for test in engines(no_grace).await {
+        let (store, a) = (&test.store, name("a"));
+        let blob = push(store, &a, b"many").await.unwrap();
+        let mut chunks: Vec<ChunkDigest> = (0..CHUNKS).map(numbered).collect();
+        chunks.push(numbered(0));
+        let Recording::Recorded(keys) = record(store, &blob, chunks.clone()).await else {
+            panic!("not recorded")
+        };
+        let here = store.chunks_here(&chunks).await.unwrap();
+        assert!(here.iter().all(|pack| *pack == Some(keys[0])), "{}", test.engine);
+        let asked = [numbered(CHUNKS), numbered(7)];
+        assert_eq!(store.chunks_here(&asked).await.unwrap(), [None, Some(keys[0])]);
+        assert_eq!(store.chunks_here(&[]).await.unwrap(), []);
+        // A chunk stays where it is while that pack is sound, and is found in another one after that.
+        let other = push(store, &a, b"other").await.unwrap();
+        let Recording::Recorded(others) = record(store, &other, vec![numbered(7), numbered(CHUNKS)]).await
+        else {
+            panic!("not recorded")
+        };
+        assert_eq!(
+            store.chunks_here(&asked).await.unwrap(),
+            [Some(others[0]), Some(keys[0])]
+        );
+        assert!(store.note_pack_damaged(keys[0]).await.unwrap());
+        assert_eq!(store.chunks_here(&asked).await.unwrap(), [Some(others[0]), None]);
+        assert!(
+            store
+                .chunks_here(&chunks)
+                .await
+                .unwrap()
+                .iter()
+                .all(Option::is_none)
+        );
+        record(store, &other, vec![numbered(7)]).await;
+        assert!(store.chunks_here(&asked).await.unwrap()[1].is_some());
+        for bytes in [&b"many"[..], b"other"] {
+            store.delete_blob(&a, &digest(bytes)).await.unwrap();
+        }
+        for _ in 0..3 {
+            collect(&test).await;
+        }
+        assert_nothing_forgotten(test.directory.path());
+        files_become(&test, 0).await;
+    }
+}
+
+/// A pack with these chunks, as the toy writes it.
+async fn pack(store: &Store, chunks: &[&[u8]]) -> NewPack {
+    let bytes = pack_of(chunks);
+    NewPack {
+        checksum: digest(&bytes),
+        draft: store.put_draft(vec![bytes.into()]).await.unwrap(),
+        plain: chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+        chunks: chunks.iter().map(|chunk| chunk_digest(chunk)).collect(),
+    }
+}
+
+#[tokio::test]
+async fn packs_are_replaced_if_the_same_recipes_need_them() {
+    for test in engines(no_grace).await {
+        let (store, a) = (with_toy(&test.store), name("a"));
+        let (one, two, three) = (of_chunks(&[1, 2]), of_chunks(&[2, 3]), of_chunks(&[2, 9]));
+        for bytes in [&one, &two] {
+            push_apart(store, &a, bytes).await;
+        }
+        let old: Vec<PackKey> = store
+            .packs(9, None)
+            .await
+            .unwrap()
+            .items
+            .iter()
+            .map(|pack| pack.key)
+            .collect();
+        assert_eq!(old.len(), 2);
+        let pieces: [&[u8]; 4] = [&[1; CHUNK], &[2; CHUNK], &[3; CHUNK], b"end"];
+        let replacement = PackReplacement {
+            old: old.clone(),
+            new: vec![pack(store, &pieces).await],
+            users: vec![digest(&one), digest(&two)],
+        };
+        // A recipe comes that needs one of them.
+        push_apart(store, &a, &three).await;
+        assert!(
+            !store.replace_packs(&replacement).await.unwrap(),
+            "{}",
+            test.engine
+        );
+        assert_eq!(
+            store.packs(9, None).await.unwrap().items.len(),
+            3,
+            "nothing has changed"
+        );
+        let replacement = PackReplacement {
+            users: [&one, &two, &three].map(|bytes| digest(bytes)).to_vec(),
+            ..replacement
+        };
+        let before = store.recipe(&digest(&one)).await.unwrap().unwrap();
+        assert!(store.replace_packs(&replacement).await.unwrap());
+        assert!(
+            !store.replace_packs(&replacement).await.unwrap(),
+            "the old ones are gone"
+        );
+        let after = store.recipe(&digest(&one)).await.unwrap().unwrap();
+        assert_eq!((after.object, after.packs.len()), (before.object, 1));
+        let new = after.packs[0].key;
+        let here = store.chunks_here(&replacement.new[0].chunks).await.unwrap();
+        assert!(here.iter().all(|key| *key == Some(new)), "{here:?}");
+        assert_nothing_forgotten(test.directory.path());
+        let collected = collect(&test).await;
+        assert_eq!(collected.packs, 2);
+        let error = store
+            .read_object(&before.packs[0].object, 0..1)
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+        for bytes in [&one, &two, &three] {
+            let blob = store.peek_blob(&a, &digest(bytes)).await.unwrap().unwrap();
+            assert_eq!(contents(store, &blob).await, *bytes);
+            assert!(store.has_object(&blob).await);
+        }
+        assert_eq!(store.pack_users(new, 9, None).await.unwrap().items.len(), 3);
+    }
+}
