@@ -33,12 +33,7 @@ pub trait Restore: Send + Sync {
     /// # Errors
     /// [`StoreError::Lost`] if the blob has no sound recipe any more, or an object is gone that it needs: then the store looks again. Other
     /// errors as they are. An error after the first byte is one of the reader's.
-    fn read<'a>(
-        &'a self,
-        store: &'a Store,
-        blob: &'a Blob,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<BlobReader>>;
+    fn read(&self, store: &Store, blob: &Blob, range: Range<u64>) -> BoxFuture<'static, Result<BlobReader>>;
 }
 
 pub(crate) struct Inner {

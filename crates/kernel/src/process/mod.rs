@@ -113,6 +113,15 @@ pub fn with_umask<R: Send>(mask: u32, work: impl FnOnce() -> R + Send) -> io::Re
     })
 }
 
+/// Lowers the priority of the calling thread, and of threads that it starts later (on Linux a priority is one thread's, setpriority(2)).
+/// `nice` is 0 to 19: where others want all of a processor, a thread at 10 gets a tenth of it, and one at 19 a seventieth.
+///
+/// # Errors
+/// The error of the kernel.
+pub fn give_way(nice: i32) -> io::Result<()> {
+    Ok(rustix::process::setpriority_process(None, nice)?)
+}
+
 /// Marks the descriptors that this process inherited, standard input, output and error aside, so that no program that it starts
 /// gets them. A runtime, and the programs in its container, would else have the files that a shell has open.
 ///

@@ -6,6 +6,7 @@ use bytes::{Buf as _, Bytes};
 use futures_util::StreamExt as _;
 use tokio::runtime::Handle;
 use xebec_artifact::made::MadeIndex;
+use xebec_kernel::process::give_way;
 use xebec_index::indexer::{IndexError, IndexOptions, index_layer};
 use xebec_store::{Blob, BlobReader, Store, StoreError};
 
@@ -43,7 +44,9 @@ pub(super) async fn index(store: &Store, blob: &Blob, layer: Layer) -> Result<Ma
     };
     let (tell, told) = tokio::sync::oneshot::channel();
     let work = move || {
-        give_way();
+        if let Err(error) = give_way(NICE) {
+            tracing::debug!("indexing goes on with the priority of everything else: {error}");
+        }
         let _ = tell.send(made(reader, layer));
     };
     let thread = std::thread::Builder::new()
@@ -52,13 +55,6 @@ pub(super) async fn index(store: &Store, blob: &Blob, layer: Layer) -> Result<Ma
     thread.map_err(|error| LayerError::Now(format!("start a thread: {error}")))?;
     told.await
         .unwrap_or_else(|_| Err(LayerError::Never("the indexer failed at this layer".to_owned())))
-}
-
-/// The threads that this one starts inherit it (on Linux a priority is one thread's, setpriority(2)).
-fn give_way() {
-    if let Err(error) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!("indexing goes on with the priority of everything else: {error}");
-    }
 }
 
 fn made(reader: Blocking, layer: Layer) -> Result<MadeIndex, LayerError> {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -29,11 +29,12 @@ const LOCK: &str = ".lock";
 /// After so many bytes a reader lets others have its thread. Hundreds that read what is in memory, and whose clients take it as fast as
 /// it comes, would keep a push waiting for minutes else.
 const TURN: u64 = 128 << 10;
+/// Of all directories.
+static BUFFERS: LazyLock<Arc<Buffers>> = LazyLock::new(Arc::default);
 
 #[derive(Clone)]
 pub(crate) struct Directory {
     top: PathBuf,
-    buffers: Arc<Buffers>,
     /// Folders whose names this process knows to be durable. Keys begin with one of 256.
     folders: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
@@ -43,7 +44,6 @@ impl Directory {
         make_directory(top)?;
         Ok(Self {
             top: top.to_owned(),
-            buffers: Arc::default(),
             folders: Arc::default(),
         })
     }
@@ -100,34 +100,7 @@ impl Directory {
     ) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
         let (path, top) = (self.path(key)?, self.top.clone());
         let opened = blocking(move || File::open(path).map_err(|error| of_one(&top, error)));
-        let file = Arc::new(opened.await?);
-        let buffers = Arc::clone(&self.buffers);
-        let pieces = stream::try_unfold((range, 0), move |(range, in_turn)| {
-            let (file, buffers) = (Arc::clone(&file), Arc::clone(&buffers));
-            async move {
-                if range.is_empty() {
-                    return Ok(None);
-                }
-                let in_turn = match in_turn < TURN {
-                    true => in_turn,
-                    false => {
-                        tokio::task::yield_now().await;
-                        0
-                    }
-                };
-                // Handing a piece from thread to thread takes longer than copying it from the kernel's cache.
-                let piece = match buffers.read_cached(&file, &range) {
-                    Some(piece) => piece,
-                    None => {
-                        let range = range.clone();
-                        blocking(move || buffers.read(&file, &range)).await?
-                    }
-                };
-                let (length, end) = (piece.len() as u64, range.end);
-                Ok(Some((piece, (range.start + length..end, in_turn + length))))
-            }
-        });
-        Ok(pieces.boxed())
+        Ok(pieces_of(opened.await?, range))
     }
 
     pub(super) async fn delete(&self, key: &str) -> io::Result<()> {
@@ -193,6 +166,40 @@ impl Directory {
         })
         .await
     }
+}
+
+/// A range of a file, which has these bytes, in pieces.
+pub(super) fn pieces_of(
+    file: File,
+    range: Range<u64>,
+) -> BoxStream<'static, io::Result<Bytes>> {
+    let file = Arc::new(file);
+    let pieces = stream::try_unfold((range, 0), move |(range, in_turn)| {
+        let (file, buffers) = (Arc::clone(&file), Arc::clone(&BUFFERS));
+        async move {
+            if range.is_empty() {
+                return Ok(None);
+            }
+            let in_turn = match in_turn < TURN {
+                true => in_turn,
+                false => {
+                    tokio::task::yield_now().await;
+                    0
+                }
+            };
+            // Handing a piece from thread to thread takes longer than copying it from the kernel's cache.
+            let piece = match buffers.read_cached(&file, &range) {
+                Some(piece) => piece,
+                None => {
+                    let range = range.clone();
+                    blocking(move || buffers.read(&file, &range)).await?
+                }
+            };
+            let (length, end) = (piece.len() as u64, range.end);
+            Ok(Some((piece, (range.start + length..end, in_turn + length))))
+        }
+    });
+    pieces.boxed()
 }
 
 /// An error about one object. Where no object is there, as while a disk is not mounted, none is missing.

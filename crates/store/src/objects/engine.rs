@@ -33,6 +33,11 @@ impl BlobReader {
     pub fn new(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
         Self(pieces.boxed())
     }
+
+    /// Of a range of a file, which has these bytes and does not change.
+    pub fn of_file(file: File, range: Range<u64>) -> Self {
+        Self(directory::pieces_of(file, range))
+    }
 }
 
 impl Stream for BlobReader {

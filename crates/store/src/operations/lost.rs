@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
-use crate::recipes::{PackKey, RecipeRecord};
+use crate::recipes::{PackKey, PackRecord, RecipeRecord};
 use crate::records::{blobs, recipes};
 use crate::store::{Store, now};
 
@@ -68,17 +68,18 @@ impl Store {
         if !self.is_there(&recipe.object, recipe.size).await? {
             return Ok(Found::NoRecipe(recipe));
         }
-        let asked: Vec<_> = recipe.packs.iter().cloned().collect();
-        let answers = stream::iter(asked).map(|pack| {
-            let store = self.clone();
-            async move { (pack.key, store.is_there(&pack.object, pack.size).await) }
-        });
-        for (pack, is_there) in answers.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
+        let asked: Vec<_> = recipe.packs.iter().map(|pack| self.pack_is_there(pack)).collect();
+        let missing = stream::iter(asked).buffer_unordered(AT_ONCE).collect::<Vec<_>>();
+        for (pack, is_there) in missing.await {
             if !is_there? {
                 return Ok(Found::NoPack(pack));
             }
         }
         Ok(Found::Whole(recipe.object))
+    }
+
+    async fn pack_is_there(&self, pack: &PackRecord) -> (PackKey, Result<bool>) {
+        (pack.key, self.is_there(&pack.object, pack.size).await)
     }
 
     async fn is_there(&self, object: &str, size: u64) -> Result<bool> {

@@ -43,6 +43,20 @@ impl Store {
         Ok(Page::cut(found, n))
     }
 
+    /// These packs, as far as they are here.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn find_packs(&self, keys: &[PackKey]) -> Result<Vec<PackRecord>> {
+        let mut found = Vec::with_capacity(keys.len());
+        for some in keys.chunks(STEP) {
+            let some = some.to_vec();
+            let some = self.read_records("find packs", move |tx| packs::find(tx, &some)).await?;
+            found.extend(some);
+        }
+        Ok(found)
+    }
+
     /// The blobs whose recipes need a pack, in the order of their digests.
     ///
     /// # Errors
