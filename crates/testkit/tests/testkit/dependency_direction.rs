@@ -50,6 +50,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["xebec-kernel", "xebec-settings", "xebec-access"],
     ),
     ("xebec-store", &["xebec-kernel"]),
+    (
+        "xebec-dedup",
+        &["xebec-kernel", "xebec-recipe", "xebec-recompress", "xebec-store"],
+    ),
     ("xebec-policy", &["xebec-settings", "xebec-store"]),
     (
         "xebec-upstream",
@@ -83,6 +87,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-artifact",
             "xebec-settings",
             "xebec-access",
+            "xebec-dedup",
             "xebec-events",
             "xebec-policy",
             "xebec-store",

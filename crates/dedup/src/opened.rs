@@ -1,0 +1,219 @@
+//! A recipe that was read, with the indexes of its packs: all that restoring the blob needs to know.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use parking_lot::Mutex;
+use xebec_recipe::{ChunkId, FromEnd, Limits, PackIndex, Place as ChunkPlace, Recipe};
+use xebec_recompress::{Description, Place};
+use xebec_store::{Algorithm, Blob, Digest, Draft, PackKey, PackRecord, RecipeRecord, Store};
+
+use crate::cache::{Cache, Hits};
+use crate::error::DedupError;
+use crate::units::{self, Unit};
+
+/// Bytes at the end of a pack that are read first. Most indexes fit.
+const END: usize = 256 << 10;
+
+/// A blob's recipe, opened.
+pub(crate) struct Opened {
+    pub(crate) digest: Digest,
+    /// The object of the recipe: another recipe of the same blob may have other units.
+    pub(crate) object: String,
+    pub(crate) recipe: Recipe,
+    /// Of a compressed blob.
+    pub(crate) description: Option<Description>,
+    pub(crate) places: Vec<Place>,
+    pub(crate) units: Vec<Unit>,
+    pub(crate) packs: Vec<OpenedPack>,
+    /// Where each chunk is: the number of its pack, and the place in that.
+    pub(crate) chunks: HashMap<ChunkId, (usize, ChunkPlace)>,
+}
+
+/// A pack with its index.
+#[derive(Clone)]
+pub(crate) struct OpenedPack {
+    pub(crate) object: PackObject,
+    pub(crate) index: Arc<PackIndex>,
+}
+
+/// The object of a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PackObject {
+    pub(crate) object: String,
+    pub(crate) size: u64,
+    /// None while it is a draft.
+    pub(crate) key: Option<PackKey>,
+}
+
+impl From<&PackRecord> for PackObject {
+    fn from(pack: &PackRecord) -> Self {
+        Self {
+            object: pack.object.clone(),
+            size: pack.size,
+            key: Some(pack.key),
+        }
+    }
+}
+
+/// The objects of a recipe, and of the packs that it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Objects {
+    pub(crate) recipe: Draft,
+    /// The SHA-256 of the recipe's object.
+    pub(crate) checksum: Digest,
+    pub(crate) packs: Vec<PackObject>,
+}
+
+impl From<&RecipeRecord> for Objects {
+    fn from(record: &RecipeRecord) -> Self {
+        Self {
+            recipe: Draft {
+                object: record.object.clone(),
+                size: record.size,
+            },
+            checksum: record.checksum.clone(),
+            packs: record.packs.iter().map(PackObject::from).collect(),
+        }
+    }
+}
+
+impl Opened {
+    /// The memory that it takes, about.
+    pub(crate) fn weight(&self) -> u64 {
+        let chunks = self.chunks.len() as u64 * 128;
+        let places = self.places.len() as u64 * 96;
+        let recipe = self.recipe.inline_size() + self.recipe.description().len() as u64 + 24 * self.recipe.parts().len() as u64;
+        recipe + chunks + places + 4096
+    }
+}
+
+/// Indexes of packs, by the packs' objects.
+pub(crate) struct Indexes {
+    cache: Cache<String, Arc<PackIndex>>,
+    hits: Mutex<Hits>,
+}
+
+impl Indexes {
+    pub(crate) fn new(most: u64) -> Self {
+        Self {
+            cache: Cache::new(most),
+            hits: Mutex::default(),
+        }
+    }
+
+    async fn of(&self, store: &Store, pack: &PackObject) -> Result<Arc<PackIndex>, DedupError> {
+        let read = async {
+            let index = read_index(store, pack).await?;
+            let weight = 128 * index.chunks().count() as u64 + 4096;
+            Ok((Arc::new(index), weight))
+        };
+        self.cache.get(&pack.object, &self.hits, read).await
+    }
+}
+
+/// Opens the recipe of a blob.
+///
+/// # Errors
+/// If an object cannot be read, or its bytes are not those that were recorded.
+pub(crate) async fn open(
+    store: &Store,
+    indexes: &Indexes,
+    blob: &Blob,
+    objects: &Objects,
+) -> Result<Opened, DedupError> {
+    let damaged = |why: String| DedupError::Recipe {
+        digest: blob.digest.clone(),
+        why,
+    };
+    let bytes = read(store, &objects.recipe.object, 0..objects.recipe.size).await;
+    let bytes = bytes.map_err(|error| error.or_damage(damaged))?;
+    if Digest::of(Algorithm::Sha256, &bytes) != objects.checksum {
+        return Err(damaged("its bytes have another digest than was recorded".to_owned()));
+    }
+    let recipe = Recipe::from_bytes(&bytes, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
+    if recipe.blob().digest != blob.digest.to_string() || recipe.blob().size != blob.size {
+        return Err(damaged("it is of another blob".to_owned()));
+    }
+    let description = match recipe.description().is_empty() {
+        true => None,
+        false => {
+            let description = Description::from_bytes(recipe.description());
+            Some(description.map_err(|error| DedupError::of_description(&blob.digest, error))?)
+        }
+    };
+    let places = description.as_ref().map(Description::places).unwrap_or_default();
+    let units = match &description {
+        Some(_) => units::of_places(&places),
+        None => units::of_plain(recipe.plain_size()),
+    };
+    if units.last().map_or(0, |unit| unit.bytes.end) != blob.size {
+        return Err(damaged("it makes another number of bytes".to_owned()));
+    }
+    let mut packs = Vec::with_capacity(objects.packs.len());
+    for pack in &objects.packs {
+        packs.push(OpenedPack {
+            object: pack.clone(),
+            index: indexes.of(store, pack).await?,
+        });
+    }
+    let mut chunks = HashMap::new();
+    for (id, length) in recipe.chunks() {
+        let mut found = packs.iter().enumerate();
+        let found = found.find_map(|(number, pack)| Some((number, pack.index.find(&id)?)));
+        let found = found.ok_or_else(|| damaged(format!("no pack of it has the chunk {id}")))?;
+        if found.1.within.len() != length as usize {
+            return Err(damaged(format!("the chunk {id} has another length")));
+        }
+        chunks.insert(id, found);
+    }
+    Ok(Opened {
+        digest: blob.digest.clone(),
+        object: objects.recipe.object.clone(),
+        recipe,
+        description,
+        places,
+        units,
+        packs,
+        chunks,
+    })
+}
+
+async fn read_index(store: &Store, pack: &PackObject) -> Result<PackIndex, DedupError> {
+    let damaged = |why: String| DedupError::Pack {
+        pack: pack.clone(),
+        why,
+    };
+    let mut wanted = END;
+    loop {
+        let from = pack.size.saturating_sub(wanted as u64);
+        let bytes = read(store, &pack.object, from..pack.size).await;
+        let bytes = bytes.map_err(|error| error.or_damage(damaged))?;
+        match PackIndex::from_end(&bytes, pack.size).map_err(|error| damaged(error.to_string()))? {
+            FromEnd::Index(index) => return Ok(index),
+            FromEnd::NeedsMore(more) if more > wanted && from > 0 => wanted = more,
+            FromEnd::NeedsMore(_) => return Err(damaged("its index has no length that can be".to_owned())),
+        }
+    }
+}
+
+/// Reads a range of an object into memory.
+pub(crate) async fn read(store: &Store, key: &str, range: Range<u64>) -> Result<Bytes, DedupError> {
+    let failed = |source| DedupError::Read {
+        key: key.to_owned(),
+        source,
+    };
+    let length = range.end - range.start;
+    let mut stream = store.read_object(key, range).await.map_err(failed)?;
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+    while let Some(piece) = stream.next().await {
+        bytes.extend_from_slice(&piece.map_err(failed)?);
+    }
+    if bytes.len() as u64 != length {
+        return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
+    }
+    Ok(bytes.into())
+}

@@ -1,0 +1,224 @@
+//! Which restored blobs stay on the disk: S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023), by bytes instead of by number.
+//!
+//! What comes goes into a small queue. What was asked for again by the time it reaches the end of that moves to the main queue, where each use buys one
+//! more round; all else goes, and is remembered for a while: if it comes back soon, it goes to the main queue at once. Blobs that are pulled once,
+//! which are most, so pass through a tenth of the room and push out nothing that is pulled again and again.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::Hash;
+
+/// The share of the small queue: one of so many bytes.
+const SMALL: u64 = 10;
+/// More uses than these are not counted.
+const MOST_USES: u8 = 3;
+/// Keys that are remembered after they have gone, at most.
+const MOST_REMEMBERED: usize = 1 << 16;
+
+/// The keys that a cache has, and which of them goes next.
+#[derive(Debug)]
+pub(crate) struct Policy<K> {
+    room: u64,
+    entries: HashMap<K, Entry>,
+    small: VecDeque<K>,
+    small_bytes: u64,
+    main: VecDeque<K>,
+    main_bytes: u64,
+    gone: VecDeque<K>,
+    is_gone: HashSet<K>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    size: u64,
+    uses: u8,
+}
+
+impl<K: Clone + Eq + Hash> Policy<K> {
+    /// One for so many bytes.
+    pub(crate) fn new(room: u64) -> Self {
+        Self {
+            room,
+            entries: HashMap::new(),
+            small: VecDeque::new(),
+            small_bytes: 0,
+            main: VecDeque::new(),
+            main_bytes: 0,
+            gone: VecDeque::new(),
+            is_gone: HashSet::new(),
+        }
+    }
+
+    /// The bytes of all that is here.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.small_bytes + self.main_bytes
+    }
+
+    /// Whether something is here.
+    pub(crate) fn has(&self, key: &K) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// Whether something is here; that counts as a use.
+    pub(crate) fn use_one(&mut self, key: &K) -> bool {
+        let found = self.entries.get_mut(key);
+        found.is_some_and(|entry| {
+            entry.uses = (entry.uses + 1).min(MOST_USES);
+            true
+        })
+    }
+
+    /// Whether something of this size may come at all.
+    pub(crate) fn takes(&self, size: u64) -> bool {
+        size <= self.room / 2
+    }
+
+    /// Something has come. Returns what has to go for it, which may be the thing itself.
+    pub(crate) fn insert(&mut self, key: K, size: u64) -> Vec<K> {
+        if self.entries.contains_key(&key) {
+            return Vec::new();
+        }
+        if self.is_gone.remove(&key) {
+            self.main.push_back(key.clone());
+            self.main_bytes += size;
+        } else {
+            self.small.push_back(key.clone());
+            self.small_bytes += size;
+        }
+        self.entries.insert(key, Entry { size, uses: 0 });
+        let mut gone = Vec::new();
+        while self.bytes() > self.room {
+            let next = match self.small_bytes > self.room / SMALL || self.main.is_empty() {
+                true => self.from_small(),
+                false => self.from_main(),
+            };
+            gone.extend(next);
+        }
+        gone
+    }
+
+    /// Something is gone by itself.
+    pub(crate) fn remove(&mut self, key: &K) {
+        let Some(entry) = self.entries.remove(key) else {
+            return;
+        };
+        match self.small.iter().position(|other| other == key) {
+            Some(at) => {
+                self.small.remove(at);
+                self.small_bytes -= entry.size;
+            }
+            None => {
+                self.main.retain(|other| other != key);
+                self.main_bytes -= entry.size;
+            }
+        }
+    }
+
+    /// Takes the first one of the small queue out of it: to the main queue if it was used.
+    fn from_small(&mut self) -> Option<K> {
+        let key = self.small.pop_front()?;
+        let entry = self.entries.get_mut(&key)?;
+        let size = entry.size;
+        self.small_bytes -= size;
+        if entry.uses > 0 {
+            entry.uses = 0;
+            self.main.push_back(key);
+            self.main_bytes += size;
+            return None;
+        }
+        self.entries.remove(&key);
+        self.remember(key.clone());
+        Some(key)
+    }
+
+    /// Takes the first one of the main queue that was not used since it went round.
+    fn from_main(&mut self) -> Option<K> {
+        let key = self.main.pop_front()?;
+        let entry = self.entries.get_mut(&key)?;
+        if entry.uses > 0 {
+            entry.uses -= 1;
+            self.main.push_back(key);
+            return None;
+        }
+        self.main_bytes -= entry.size;
+        self.entries.remove(&key);
+        Some(key)
+    }
+
+    fn remember(&mut self, key: K) {
+        if self.is_gone.insert(key.clone()) {
+            self.gone.push_back(key);
+        }
+        let most = MOST_REMEMBERED.min(2 * self.entries.len() + 16);
+        while self.gone.len() > most {
+            if let Some(oldest) = self.gone.pop_front() {
+                self.is_gone.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_again_outlives_what_is_used_once() {
+        let mut policy = Policy::new(100);
+        for key in 0..5 {
+            assert!(policy.insert(key, 10).is_empty());
+        }
+        for key in 0..5 {
+            assert!(policy.use_one(&key));
+        }
+        let mut gone = Vec::new();
+        for key in 100..200 {
+            gone.extend(policy.insert(key, 10));
+            assert!(policy.bytes() <= 100);
+        }
+        assert!(gone.iter().all(|key| *key >= 100), "{gone:?}");
+        assert!((0..5).all(|key| policy.use_one(&key)));
+    }
+
+    #[test]
+    fn what_comes_back_soon_stays_longer() {
+        let mut policy = Policy::new(100);
+        policy.insert(1, 10);
+        let mut gone = Vec::new();
+        for key in 100..110 {
+            gone.extend(policy.insert(key, 10));
+        }
+        assert!(gone.contains(&1));
+        policy.insert(1, 10);
+        for key in 110..130 {
+            policy.insert(key, 10);
+        }
+        assert!(policy.use_one(&1));
+    }
+
+    #[test]
+    fn sums_are_those_of_what_is_here() {
+        let mut policy = Policy::new(1000);
+        let mut here: HashMap<u64, u64> = HashMap::new();
+        let mut numbers = xebec_testkit::corpus::Numbers(9);
+        for _ in 0..20_000 {
+            let key = numbers.below(60) as u64;
+            match numbers.below(8) {
+                0 => {
+                    policy.remove(&key);
+                    here.remove(&key);
+                }
+                1..4 => assert_eq!(policy.use_one(&key), here.contains_key(&key)),
+                _ => {
+                    let size = 1 + numbers.below(400) as u64;
+                    here.entry(key).or_insert(size);
+                    for gone in policy.insert(key, size) {
+                        assert!(here.remove(&gone).is_some());
+                    }
+                }
+            }
+            assert_eq!(policy.bytes(), here.values().sum::<u64>());
+            assert!(policy.bytes() <= 1000);
+            assert!(policy.gone.len() <= 2 * 60 + 17);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Blobs that were restored whole before somebody asked for them, as files: they are sent as intact ones are.
+//!
+//! It is a cache: nothing in it is durable, and a process begins with an empty one. A file gets its name when its bytes have had the blob's digest.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use xebec_store::{Blob, BlobReader, Digest, Hasher};
+
+use crate::policy::Policy;
+
+/// See the module.
+pub(crate) struct Preconstructed {
+    directory: PathBuf,
+    policy: Mutex<Policy<Digest>>,
+}
+
+impl Preconstructed {
+    /// An empty one in a directory of its own, which it makes or empties, with files of so many bytes together.
+    ///
+    /// # Errors
+    /// If the directory cannot be made, or has something that is not this cache's.
+    pub(crate) fn open(directory: &Path, room: u64) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            // Nothing is removed that does not have a name of ours.
+            let is_ours = name.to_str().is_some_and(|name| name.ends_with(SUFFIX) || name.ends_with(UNFINISHED));
+            if is_ours && entry.file_type()?.is_file() {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(Self {
+            directory: directory.to_owned(),
+            policy: Mutex::new(Policy::new(room)),
+        })
+    }
+
+    /// Whether a blob is here, or cannot be.
+    pub(crate) fn lacks(&self, blob: &Blob) -> bool {
+        let policy = self.policy.lock();
+        policy.takes(blob.size) && !policy.has(&blob.digest)
+    }
+
+    /// Reads a blob, if it is here.
+    pub(crate) fn read(&self, blob: &Blob, range: std::ops::Range<u64>) -> Option<BlobReader> {
+        if !self.policy.lock().use_one(&blob.digest) {
+            return None;
+        }
+        match fs::File::open(self.path(&blob.digest, SUFFIX)) {
+            Ok(file) => Some(BlobReader::of_file(file, range)),
+            Err(_) => {
+                self.policy.lock().remove(&blob.digest);
+                None
+            }
+        }
+    }
+
+    /// Begins a file for a blob.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(crate) fn begin(&self, blob: &Blob) -> io::Result<Unfinished> {
+        let path = self.path(&blob.digest, UNFINISHED);
+        let file = fs::File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Unfinished {
+            file: Some(file),
+            path,
+            hasher: Hasher::new(blob.digest.algorithm()),
+            size: 0,
+        })
+    }
+
+    /// A file has all bytes: it is read from now on, and others go for it.
+    ///
+    /// # Errors
+    /// `InvalidData` if the bytes are not the blob's.
+    pub(crate) fn finish(&self, blob: &Blob, mut unfinished: Unfinished) -> io::Result<()> {
+        let hasher = std::mem::replace(&mut unfinished.hasher, Hasher::new(blob.digest.algorithm()));
+        if hasher.finish() != blob.digest || unfinished.size != blob.size {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        // Held until the files are as the policy says: two that finish at once do not undo each other.
+        let mut policy = self.policy.lock();
+        fs::rename(&unfinished.path, self.path(&blob.digest, SUFFIX))?;
+        unfinished.file = None;
+        for gone in policy.insert(blob.digest.clone(), blob.size) {
+            if let Err(error) = fs::remove_file(self.path(&gone, SUFFIX)) {
+                tracing::warn!(%gone, "a restored blob stays on the disk: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.policy.lock().bytes()
+    }
+
+    fn path(&self, digest: &Digest, suffix: &str) -> PathBuf {
+        let name = digest.to_string().replace(':', "-");
+        self.directory.join(name + suffix)
+    }
+}
+
+const SUFFIX: &str = ".blob";
+const UNFINISHED: &str = ".new";
+
+/// A file that is being written. It goes if it is dropped.
+pub(crate) struct Unfinished {
+    file: Option<fs::File>,
+    path: PathBuf,
+    hasher: Hasher,
+    size: u64,
+}
+
+impl Unfinished {
+    /// Adds bytes. Blocks.
+    pub(crate) fn write(&mut self, bytes: &Bytes) -> io::Result<()> {
+        self.hasher.update(bytes);
+        self.size += bytes.len() as u64;
+        match &mut self.file {
+            Some(file) => file.write_all(bytes),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

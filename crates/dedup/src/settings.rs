@@ -1,0 +1,54 @@
+//! How blobs are taken apart and restored.
+
+/// How files are cut into chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cutting {
+    /// A file is a chunk; of a large one, each 8 MiB.
+    #[default]
+    Files,
+    /// Large files are cut where their contents say so: files that differ a little have most chunks in common.
+    Contents,
+}
+
+/// How blobs are taken apart and restored.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Blobs that are taken apart at the same time.
+    pub jobs: usize,
+    /// Blobs with fewer bytes stay intact: a recipe and a pack would save little.
+    pub least_size: u64,
+    /// Plain bytes that a blob may have.
+    pub most_plain: u64,
+    /// How files are cut.
+    pub cutting: Cutting,
+    /// How hard packs are compressed: the level of zstd.
+    pub level: i32,
+    /// Whether a blob stays intact beside its recipe.
+    pub keep_intact: bool,
+    /// Decompressed frames of packs that are kept in memory, in bytes.
+    pub frames: u64,
+    /// Restored parts of blobs that are kept in memory, in bytes.
+    pub restored: u64,
+    /// Opened recipes that are kept in memory, in bytes.
+    pub recipes: u64,
+    /// Memory of all restoring that is under way, in bytes.
+    pub working: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            jobs: 1,
+            least_size: 64 << 10,
+            most_plain: 64 << 30,
+            cutting: Cutting::Files,
+            level: 9,
+            keep_intact: false,
+            frames: 128 << 20,
+            restored: 64 << 20,
+            recipes: 64 << 20,
+            working: 256 << 20,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Takes one intact blob after the other apart, proves its recipe, and lets its intact bytes go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use xebec_store::{Algorithm, Blob, DedupTask, Digest, NewRecipe, Recording, Store, StoreError};
+
+use crate::error::DedupError;
+use crate::opened::{Objects, PackObject};
+use crate::packing::drop_drafts;
+use crate::proof::prove;
+use crate::settings::Settings;
+use crate::take_apart::{TakenApart, take_apart};
+
+/// A blob that a process took is taken again after this time, if nobody has said what came of it: that process is gone.
+const LEASE: Duration = Duration::from_secs(6 * 3600);
+/// So often a blob is tried when the reason is a passing one.
+const MOST_TRIES: u64 = 6;
+/// After the first try; doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(30);
+/// How often the store is asked for what is due, beside each time that something comes.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// What came of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Its recipe is recorded and proven.
+    Recorded,
+    /// It stays intact; why, for people.
+    Kept(String),
+    /// It will be tried again; why, for people.
+    Later(String),
+    /// It was gone before it was done.
+    Gone,
+}
+
+/// See the module.
+pub struct Deduplicator {
+    store: Store,
+    settings: Settings,
+    /// Told when a blob has come.
+    arrived: Arc<Notify>,
+}
+
+impl Deduplicator {
+    /// One that works once [`Deduplicator::work_once`] is called. `arrived` wakes it.
+    pub fn new(store: Store, settings: Settings, arrived: Arc<Notify>) -> Self {
+        Self {
+            store,
+            settings,
+            arrived,
+        }
+    }
+
+    /// How blobs are taken apart.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Waits until there may be something to do.
+    pub async fn arrival(&self) {
+        let _ = tokio::time::timeout(LOOK, self.arrived.notified()).await;
+    }
+
+    /// Takes up what a process that is gone has begun. Only for a single node.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn release(&self) -> Result<u64, StoreError> {
+        self.store.release_dedup(self.settings.least_size).await
+    }
+
+    /// Works on the next blob; none if none is due.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn work_once(&self) -> Result<Option<(Blob, Done)>, StoreError> {
+        let Some(task) = self.store.take_dedup(LEASE, self.settings.least_size).await? else {
+            return Ok(None);
+        };
+        let done = match self.work(&task.blob).await {
+            Ok(done) => done,
+            Err(error @ DedupError::NotExact { .. }) => Done::Kept(error.to_string()),
+            Err(error) if task.tries < MOST_TRIES => Done::Later(error.to_string()),
+            Err(error) => Done::Kept(format!("given up after {} tries: {error}", task.tries)),
+        };
+        self.settle(&task, &done).await?;
+        Ok(Some((task.blob, done)))
+    }
+
+    async fn settle(&self, task: &DedupTask, done: &Done) -> Result<(), StoreError> {
+        let digest = &task.blob.digest;
+        match done {
+            Done::Recorded if self.settings.keep_intact => {}
+            Done::Recorded => {
+                self.store.drop_intact(digest).await?;
+            }
+            Done::Gone => {}
+            Done::Kept(why) => self.store.settle_dedup(task, why).await?,
+            Done::Later(why) => {
+                let tries = u32::try_from(task.tries).unwrap_or(u32::MAX);
+                let pause = FIRST_PAUSE * 2_u32.saturating_pow(tries.saturating_sub(1).min(12));
+                self.store.postpone_dedup(task, pause, why).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn work(&self, blob: &Blob) -> Result<Done, DedupError> {
+        let (recipe, plain, packed) = match take_apart(&self.store, blob, &self.settings).await? {
+            TakenApart::Made {
+                recipe,
+                plain,
+                packed,
+            } => (recipe, plain, packed),
+            TakenApart::Kept(why) => return Ok(Done::Kept(why)),
+        };
+        let checksum = Digest::of(Algorithm::Sha256, &recipe);
+        let draft = self.store.put_draft(vec![Bytes::from(recipe)]).await?;
+        let used = self.store.find_packs(&packed.uses).await?;
+        let new = packed.packs.iter().map(|pack| PackObject {
+            object: pack.draft.object.clone(),
+            size: pack.draft.size,
+            key: None,
+        });
+        let objects = Objects {
+            recipe: draft.clone(),
+            checksum: checksum.clone(),
+            packs: new.chain(used.iter().map(PackObject::from)).collect(),
+        };
+        let recipe = NewRecipe {
+            blob: blob.clone(),
+            recipe: draft,
+            checksum,
+            plain,
+            packs: packed.packs,
+            uses: packed.uses,
+        };
+        let outcome = self.record(&recipe, &objects).await;
+        if !matches!(outcome, Ok(Done::Recorded)) {
+            let drafts = recipe.packs.into_iter().map(|pack| pack.draft);
+            drop_drafts(&self.store, drafts.chain([recipe.recipe])).await;
+        }
+        outcome
+    }
+
+    /// Records a recipe after it has been proven.
+    async fn record(&self, recipe: &NewRecipe, objects: &Objects) -> Result<Done, DedupError> {
+        prove(&self.store, &recipe.blob, objects).await?;
+        Ok(match self.store.record_recipe(recipe).await? {
+            Recording::Recorded(_) => Done::Recorded,
+            Recording::BlobGone => Done::Gone,
+            Recording::PacksGone => Done::Later("a pack that it needs was collected meanwhile".to_owned()),
+            Recording::DraftsGone => Done::Later("it took too long".to_owned()),
+        })
+    }
+}

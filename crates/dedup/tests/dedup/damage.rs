@@ -1,0 +1,66 @@
+//! Stored bytes that are wrong are found, and never sent.
+
+use crate::common::*;
+use xebec_dedup::Done;
+
+/// Flips a bit of an object. Reading gives the right bytes or an error; a scrub finds what reading did not come across.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_flipped_bit_of_a_pack_or_a_recipe_is_ever_sent() {
+    let bytes = gzip(&layer(1, 30, 30));
+    for (recipe, place) in [(false, 0), (false, 50), (false, 100), (true, 0), (true, 50), (true, 100)] {
+        let case = format!("recipe: {recipe}, {place} %");
+        let world = World::new().await;
+        let digest = world.take_apart(&bytes).await;
+        let record = world.store.recipe(&digest).await.unwrap().unwrap();
+        let object = if recipe { record.object } else { record.packs[0].object.clone() };
+        let path = world.directory.path().join("objects").join(object);
+        let mut stored = std::fs::read(&path).unwrap();
+        let at = (stored.len() - 1) * place / 100;
+        stored[at] ^= 4;
+        std::fs::write(&path, &stored).unwrap();
+        match world.read_range(&digest, 0..bytes.len() as u64).await {
+            Ok(read) => assert!(read == bytes && place == 0, "{case}"),
+            Err(_) => assert_eq!(world.blob(&digest).await, None, "{case}"),
+        }
+        world.store.scrub(&Default::default(), |_| {}).await.unwrap();
+        // From now on it is absent, and a push mends it.
+        assert_eq!(world.blob(&digest).await, None, "{case}");
+        world.push(&bytes).await;
+        assert!(world.read(&digest).await == bytes, "{case}");
+        assert_eq!(world.work().await, [(digest.clone(), Done::Recorded)], "{case}");
+        assert!(world.read(&digest).await == bytes, "{case}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pack_that_is_gone_makes_its_blobs_absent() {
+    let world = World::new().await;
+    let (one, other) = (gzip(&layer(1, 60, 10)), gzip(&layer(2, 60, 10)));
+    let first = world.take_apart(&one).await;
+    let (path, _) = world.objects().into_iter().max_by_key(|(_, bytes)| bytes.len()).unwrap();
+    let second = world.take_apart(&other).await;
+    std::fs::remove_file(path).unwrap();
+    assert!(world.read_range(&first, 0..one.len() as u64).await.is_err());
+    assert_eq!((world.blob(&first).await, world.blob(&second).await), (None, None));
+    for bytes in [&one, &other] {
+        world.push(bytes).await;
+    }
+    world.work().await;
+    assert_eq!(world.read(&first).await, one);
+    assert_eq!(world.read(&second).await, other);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_beside_an_intact_blob_costs_nothing() {
+    let world = World::with(|settings| settings.keep_intact = true).await;
+    let bytes = gzip(&layer(1, 60, 10));
+    let digest = world.push(&bytes).await;
+    world.work().await;
+    let pack = world.store.recipe(&digest).await.unwrap().unwrap().packs[0].key;
+    world.store.note_pack_damaged(pack).await.unwrap();
+    assert_eq!(world.read(&digest).await, bytes);
+    // It is taken apart anew, and nothing of the damaged pack is used.
+    assert_eq!(world.work().await, [(digest.clone(), Done::Recorded)]);
+    let packs = world.store.recipe(&digest).await.unwrap().unwrap().packs;
+    assert!(packs.iter().all(|other| other.key != pack));
+}

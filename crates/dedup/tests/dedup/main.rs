@@ -1,0 +1,14 @@
+//! Blobs are taken apart and restored, over a real store. Streams are those of real encoders; what is stored is damaged on purpose.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop"
+)]
+
+mod common;
+mod damage;
+mod lives;
+mod restoring;
+mod staying;

@@ -1,0 +1,69 @@
+//! What cannot be taken apart stays as it was pushed.
+
+use crate::common::*;
+use xebec_dedup::Done;
+
+async fn stays(world: &World, bytes: &[u8]) -> String {
+    let digest = world.push(bytes).await;
+    let done = world.work().await;
+    let [(of, Done::Kept(why))] = &done[..] else {
+        panic!("{done:?}");
+    };
+    assert_eq!(*of, digest);
+    assert!(world.blob(&digest).await.unwrap().object.is_some());
+    assert_eq!(world.read(&digest).await, bytes);
+    // Nothing of the attempt is left after a collection.
+    world.collect().await;
+    assert!(world.objects().iter().any(|(_, stored)| stored == bytes));
+    why.clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_that_are_broken_or_too_large_stay_intact() {
+    let world = World::with(|settings| settings.most_plain = 4 << 20).await;
+    let plain = layer(1, 100, 100);
+    let mut cut = gzip(&plain);
+    cut.truncate(cut.len() - 20);
+    assert_eq!(stays(&world, &cut).await, "the stream ends too soon");
+    let mut broken = gzip(&plain);
+    // A kind of block that there is not.
+    broken[10] |= 6;
+    stays(&world, &broken).await;
+    let bomb = gzip(&vec![0; 5 << 20]);
+    assert_eq!(stays(&world, &bomb).await, "there are more than 4194304 plain bytes");
+    let bomb = zstd(&vec![0; 5 << 20]);
+    assert_eq!(stays(&world, &bomb).await, "there are more than 4194304 plain bytes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn small_blobs_and_those_that_are_to_stay_are_let_alone() {
+    let world = World::with(|settings| settings.least_size = 1 << 20).await;
+    let bytes = gzip(&layer(1, 20, 20));
+    let digest = world.push(&bytes).await;
+    assert_eq!(world.work().await, []);
+    assert!(world.blob(&digest).await.unwrap().object.is_some());
+
+    let world = World::with(|settings| settings.keep_intact = true).await;
+    let digest = world.push(&bytes).await;
+    assert_eq!(world.work().await, [(digest.clone(), Done::Recorded)]);
+    assert!(world.blob(&digest).await.unwrap().object.is_some());
+    assert!(world.store.recipe(&digest).await.unwrap().is_some());
+    assert_eq!(world.read(&digest).await, bytes);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_whose_description_is_large_stays_intact() {
+    // Each byte is a block of its own: what the encoder decided has more bytes than the text.
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+    let mut numbers = xebec_testkit::corpus::Numbers(3);
+    for byte in text(1, 20_000) {
+        std::io::Write::write_all(&mut encoder, &[byte]).unwrap();
+        if numbers.below(3) == 0 {
+            std::io::Write::flush(&mut encoder).unwrap();
+        }
+    }
+    let bytes = encoder.finish().unwrap();
+    let world = World::new().await;
+    let why = stays(&world, &bytes).await;
+    assert!(why.starts_with("what its plain files lack"), "{why}");
+}
