@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Gc(Collect),
     /// Read everything again, compare it with its digest, and mend what is wrong; also while a registry serves.
     Scrub(Scrub),
+    /// Say how much room layers take up, and how much less that is than they have as they were pushed.
+    Space(Space),
     /// Copy everything to a directory, also while a registry serves.
     Backup(Backup),
     /// Restore a backup to an empty directory, and compare all of it with its digests.
@@ -108,6 +110,20 @@ pub(crate) enum UserAction {
     },
     /// Print the users' names, a line each.
     List,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry space --config /etc/xebec-registry.toml
+  xebec-registry space --root /var/lib/xebec-registry --json | jq .stored_bytes
+
+It reads the records of all blobs, also while a registry serves.")]
+pub(crate) struct Space {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Print an object of JSON; sizes are in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Where the registry keeps its data.

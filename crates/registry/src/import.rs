@@ -4,6 +4,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use xebec_registry::config::LogFormat;
+use xebec_registry::deduplication;
 use xebec_store::Store;
 use xebec_transfer::{ImportOptions, Taking, Tally, import as take_over};
 
@@ -27,7 +28,7 @@ pub(crate) fn import(args: &Import, verbose: u8) -> anyhow::Result<()> {
         dry_run: args.dry_run,
     };
     runtime.block_on(async {
-        let store = Store::open(&config.store).await?;
+        let store = deduplication::open(&config.store, &config.deduplication).await?;
         let tally = Arc::new(Tally::default());
         if std::io::stderr().is_terminal() && !args.dry_run {
             expect(&store, args, &options, &tally).await?;

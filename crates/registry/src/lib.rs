@@ -6,10 +6,12 @@
 //! * [`mode_file`]: whether anything may be written now; `origin`: whether a browser asks for another site.
 //! * [`upkeep`]: what the rules let go is deleted, before each collection.
 //! * [`indexing`]: each layer's index, made when the layer has come.
+//! * [`deduplication`]: each file is kept once: blobs are taken apart in the background, and restored when they are asked for.
 //! * [`page`]: what is here, for people.
 //!
 //! `xebec-access` decides which caller asks and what they may do; `xebec-policy` decides what stays, what goes and how much there may be.
-//! Images of other registries come through `xebec-upstream`, or by `xebec-transfer` for good. `xebec-store` keeps everything.
+//! Images of other registries come through `xebec-upstream`, or by `xebec-transfer` for good. `xebec-store` keeps everything; `xebec-dedup`
+//! has it keep each file once.
 //! `xebec-events` tells the audit log and webhooks what happened.
 //!
 //! Promises: rights are checked before anything is looked up; a push is answered after its bytes and its record are on the disk; no
@@ -20,6 +22,7 @@
 pub mod api;
 pub mod body;
 pub mod config;
+pub mod deduplication;
 pub mod error;
 mod figures;
 pub mod indexing;

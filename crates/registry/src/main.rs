@@ -18,6 +18,7 @@ mod paperwork;
 mod progress;
 mod scrub;
 mod serve;
+mod space;
 mod users;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::CheckConfig { file } => well(check(&file)),
         Command::Gc(args) => well(collect::collect(&args, cli.verbose)),
         Command::Scrub(args) => scrub::scrub(&args, cli.verbose),
+        Command::Space(args) => well(space::space(&args, cli.verbose)),
         Command::Backup(args) => backup::backup(&args, cli.verbose),
         Command::Restore(args) => backup::restore(&args, cli.verbose),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -51,6 +51,7 @@ pub struct Metrics {
     received: Counter,
     sent: Counter,
     indexed: Family<OutcomeLabel, Counter>,
+    deduplicated: Family<OutcomeLabel, Counter>,
     collections: Family<OutcomeLabel, Counter>,
     collected: Counter,
     collected_last: Gauge,
@@ -75,6 +76,7 @@ impl Metrics {
             received: Counter::default(),
             sent: Counter::default(),
             indexed: Family::default(),
+            deduplicated: Family::default(),
             collections: Family::default(),
             collected: Counter::default(),
             collected_last: Gauge::default(),
@@ -123,6 +125,11 @@ impl Metrics {
     /// An attempt to index a manifest came to this.
     pub fn indexed(&self, outcome: &'static str) {
         self.indexed.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// An attempt to take a blob apart came to this.
+    pub fn deduplicated(&self, outcome: &'static str) {
+        self.deduplicated.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// A collection has ended; what it took, if it did not fail.
@@ -175,6 +182,8 @@ impl Metrics {
         registry.register_with_unit("sent", "Bytes of answers' bodies", Unit::Bytes, self.sent.clone());
         let help = "Attempts to index a manifest by what they came to";
         registry.register("indexed", help, self.indexed.clone());
+        let help = "Attempts to take a blob apart, so that each file is kept once, by what they came to";
+        registry.register("deduplicated", help, self.deduplicated.clone());
         registry.register(
             "collections",
             "Collections by what they came to",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use tokio::sync::Notify;
 use xebec_registry::config::{Config, LogFormat};
+use xebec_registry::deduplication;
 use xebec_registry::state::Registry;
 use xebec_store::Store;
 use xebec_transfer::{Mirror, MirrorSettings, Rules, Tally};
@@ -31,7 +32,7 @@ pub(crate) fn mirror(args: &Arguments, verbose: u8) -> anyhow::Result<()> {
     }
     let runtime = crate::runtime()?;
     runtime.block_on(async {
-        let store = Store::open(&config.store).await?;
+        let store = deduplication::open(&config.store, &config.deduplication).await?;
         let tally = Arc::new(Tally::default());
         let mut failed = None;
         for settings in &all {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use xebec_kernel::size;
 use xebec_registry::config::{Config, LogFormat};
+use xebec_registry::deduplication;
 use xebec_store::{Digest, RepositoryName, ScrubOptions, Scrubbed, Store};
 use xebec_upstream::Upstreams;
 
@@ -38,7 +39,7 @@ pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
         not_within: args.not_within.map(|time| time.0).unwrap_or_default(),
     };
     crate::runtime()?.block_on(async {
-        let store = Store::open(&config.store).await?;
+        let store = deduplication::open(&config.store, &config.deduplication).await?;
         // Whether they can be asked is said before hours of reading, not after them.
         let upstreams = match args.no_mend {
             true => Upstreams::default(),

@@ -13,6 +13,7 @@ use xebec_events::webhooks::Webhooks;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_policy::quota::Quotas;
 use xebec_registry::config::Config;
+use xebec_registry::deduplication;
 use xebec_registry::indexing::Indexer;
 use xebec_registry::mode_file::ModeFile;
 use xebec_registry::server::{Server, TlsSettings};
@@ -52,7 +53,7 @@ pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
 }
 
 async fn run(config: Config) -> anyhow::Result<()> {
-    let store = Store::open(&config.store).await?;
+    let (store, restorer) = deduplication::open_to_serve(&config.store, &config.deduplication).await?;
     let mut registry = Registry::new(store.clone());
     registry.settings = config.api.clone();
     let arrived = Arc::new(Notify::new());
@@ -61,6 +62,12 @@ async fn run(config: Config) -> anyhow::Result<()> {
     registry.mode = ModeFile::new(config.store.root.join("mode"), config.mode.clone());
     look_elsewhere(&mut registry, &config, &arrived)?;
     protect(&mut registry, &config)?;
+    if config.deduplication.enabled {
+        let background = deduplication::Background::within(&registry, &config.deduplication);
+        registry.listeners.push(background.clone());
+        tokio::spawn(background.run());
+    }
+    registry.listeners.push(deduplication::Ahead::new(store.clone(), restorer));
     let registry = Arc::new(registry);
     let (reports, drain) = (registry.reports.clone(), config.server.drain);
     let mirrors = mirror::configured(&config, &store)?;

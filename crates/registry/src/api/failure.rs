@@ -36,6 +36,7 @@ pub(crate) fn of(doing: &str, error: &StoreError) -> ApiError {
             later(ApiError::new(Code::Unavailable, detail))
         }
         StoreError::Lost(_)
+        | StoreError::NoRestorer(_)
         | StoreError::Open { .. }
         | StoreError::File { .. }
         | StoreError::BadBackup { .. }

@@ -15,6 +15,7 @@ use xebec_settings::text::Text;
 use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
 
+use crate::deduplication::DeduplicationSettings;
 use crate::indexing::IndexingSettings;
 use crate::server::Network;
 use xebec_events::audit::AuditSettings;
@@ -31,6 +32,7 @@ pub(super) struct File {
     pub(super) manifests: Manifests,
     pub(super) log: Log,
     pub(super) indexing: IndexingSettings,
+    pub(super) deduplication: DeduplicationSettings,
     pub(super) upstream: Vec<UpstreamSettings>,
     #[serde(rename = "mirror")]
     pub(super) mirrors: Vec<Spanned<MirrorSettings>>,

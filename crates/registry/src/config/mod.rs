@@ -15,6 +15,7 @@ use xebec_store::StoreConfig;
 
 pub use file::LogFormat;
 
+use crate::deduplication::DeduplicationSettings;
 use crate::indexing::IndexingSettings;
 use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
@@ -49,6 +50,8 @@ pub struct Config {
     pub log_format: LogFormat,
     /// How layers are indexed.
     pub indexing: IndexingSettings,
+    /// How each file is kept once.
+    pub deduplication: DeduplicationSettings,
     /// Other registries whose images are fetched when they are asked for.
     pub upstreams: Vec<UpstreamSettings>,
     /// Other registries that are copied, some of them again and again.
@@ -104,6 +107,7 @@ impl Config {
             collect_every: Duration::ZERO,
             log_format: LogFormat::Text,
             indexing: IndexingSettings::default(),
+            deduplication: DeduplicationSettings::default(),
             upstreams: Vec::new(),
             mirrors: Vec::new(),
             auth: None,
@@ -195,6 +199,7 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         collect_every: file.collection.every.0,
         log_format: file.log.format,
         indexing: file.indexing,
+        deduplication: file.deduplication,
         upstreams: file.upstream,
         mirrors: sound(file.mirrors, MirrorSettings::check)?,
         auth: file.auth.map(auth).transpose()?,

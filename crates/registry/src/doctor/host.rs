@@ -173,7 +173,7 @@ async fn objects(config: &Config, store: &Store) -> Found {
     let absent = Blob {
         digest: Digest::of(Algorithm::Sha256, b"xebec-registry doctor"),
         size: 1,
-        object: "do/doctor".to_owned(),
+        object: Some("do/doctor".to_owned()),
     };
     match store.read(&absent, 0..1).await {
         Ok(_) | Err(StoreError::Lost(_)) => Found::well(what, "they can be read"),
