@@ -151,7 +151,9 @@ mod tests {
     type Numbers = Cache<u32, u32>;
 
     async fn get(cache: &Numbers, hits: &Mutex<Hits>, key: u32, value: Result<u32, ()>) -> Result<u32, ()> {
-        cache.get(&key, hits, async move { value.map(|value| (value, 10)) }).await
+        cache
+            .get(&key, hits, async move { value.map(|value| (value, 10)) })
+            .await
     }
 
     #[tokio::test]

@@ -85,7 +85,10 @@ impl DedupError {
     pub(crate) fn or_damage(self, damaged: impl FnOnce(String) -> Self) -> Self {
         match &self {
             Self::Read { source, .. }
-                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) =>
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
+                ) =>
             {
                 damaged(self.to_string())
             }

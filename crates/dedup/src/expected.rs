@@ -112,7 +112,12 @@ mod tests {
         for (number, layer) in layers(0..3000).iter().enumerate() {
             expected.pulled("anna", layer, number as u64 / 100);
         }
-        assert!(expected.clients.values().all(|client| client.layers.len() <= MOST_LAYERS));
+        assert!(
+            expected
+                .clients
+                .values()
+                .all(|client| client.layers.len() <= MOST_LAYERS)
+        );
         assert_eq!(expected.lacking("anna", layers(2990..3000), 30), []);
         for client in 0..10_000 {
             expected.lacking(&client.to_string(), Vec::new(), 31);

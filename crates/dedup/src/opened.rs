@@ -86,7 +86,9 @@ impl Opened {
     pub(crate) fn weight(&self) -> u64 {
         let chunks = self.chunks.len() as u64 * 128;
         let places = self.places.len() as u64 * 96;
-        let recipe = self.recipe.inline_size() + self.recipe.description().len() as u64 + 24 * self.recipe.parts().len() as u64;
+        let recipe = self.recipe.inline_size()
+            + self.recipe.description().len() as u64
+            + 24 * self.recipe.parts().len() as u64;
         recipe + chunks + places + 4096
     }
 }
@@ -132,9 +134,12 @@ pub(crate) async fn open(
     let bytes = read(store, &objects.recipe.object, 0..objects.recipe.size).await;
     let bytes = bytes.map_err(|error| error.or_damage(damaged))?;
     if Digest::of(Algorithm::Sha256, &bytes) != objects.checksum {
-        return Err(damaged("its bytes have another digest than was recorded".to_owned()));
+        return Err(damaged(
+            "its bytes have another digest than was recorded".to_owned(),
+        ));
     }
-    let recipe = Recipe::from_bytes(&bytes, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
+    let recipe =
+        Recipe::from_bytes(&bytes, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
     if recipe.blob().digest != blob.digest.to_string() || recipe.blob().size != blob.size {
         return Err(damaged("it is of another blob".to_owned()));
     }

@@ -97,7 +97,9 @@ impl Packing {
         let pack = writer.finish().map_err(failed)?;
         let chunks = pack.ids.iter().map(|id| id.0).collect();
         let checksum = Digest::of(Algorithm::Sha256, &pack.bytes);
-        let draft = self.handle.block_on(self.store.put_draft(vec![Bytes::from(pack.bytes)]))?;
+        let draft = self
+            .handle
+            .block_on(self.store.put_draft(vec![Bytes::from(pack.bytes)]))?;
         self.packs.push(NewPack {
             draft,
             checksum,

@@ -25,12 +25,17 @@ impl Preconstructed {
     /// # Errors
     /// If the directory cannot be made, or has something that is not this cache's.
     pub(crate) fn open(directory: &Path, room: u64) -> io::Result<Self> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
             let name = entry.file_name();
             // Nothing is removed that does not have a name of ours.
-            let is_ours = name.to_str().is_some_and(|name| name.ends_with(SUFFIX) || name.ends_with(UNFINISHED));
+            let is_ours = name
+                .to_str()
+                .is_some_and(|name| name.ends_with(SUFFIX) || name.ends_with(UNFINISHED));
             if is_ours && entry.file_type()?.is_file() {
                 fs::remove_file(entry.path())?;
             }
@@ -67,7 +72,11 @@ impl Preconstructed {
     /// If it cannot be made.
     pub(crate) fn begin(&self, blob: &Blob) -> io::Result<Unfinished> {
         let path = self.path(&blob.digest, UNFINISHED);
-        let file = fs::File::options().write(true).create_new(true).mode(0o600).open(&path)?;
+        let file = fs::File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)?;
         Ok(Unfinished {
             file: Some(file),
             path,

@@ -133,7 +133,10 @@ impl Restorer {
 
     /// A client has pulled a blob.
     pub fn note_pull(&self, client: &str, digest: &Digest) {
-        self.inner.expected.lock().pulled(client, digest, milliseconds_since_1970());
+        self.inner
+            .expected
+            .lock()
+            .pulled(client, digest, milliseconds_since_1970());
     }
 
     /// A client has read the manifest that names these blobs: those that it has not pulled lately, and that are not intact, are restored by
@@ -143,7 +146,11 @@ impl Restorer {
             return;
         };
         let digests = blobs.iter().map(|blob| blob.digest.clone()).collect();
-        let lacking = self.inner.expected.lock().lacking(client, digests, milliseconds_since_1970());
+        let lacking = self
+            .inner
+            .expected
+            .lock()
+            .lacking(client, digests, milliseconds_since_1970());
         for blob in blobs {
             if blob.object.is_none() && lacking.contains(&blob.digest) && files.lacks(&blob) {
                 // If too many wait, this one is restored when it is asked for.
@@ -180,7 +187,11 @@ impl Restorer {
             frames: *self.inner.frames.hits.lock(),
             units: *self.inner.unit_hits.lock(),
             blobs: *self.inner.blob_hits.lock(),
-            file_bytes: self.inner.preconstructed.as_ref().map_or(0, Preconstructed::bytes),
+            file_bytes: self
+                .inner
+                .preconstructed
+                .as_ref()
+                .map_or(0, Preconstructed::bytes),
         }
     }
 }
@@ -197,10 +208,13 @@ impl Restore for Restorer {
             if let Some(reader) = inner.read_file(&blob, &range) {
                 return Ok(reader);
             }
-            let opened = inner.opened(&store, &blob).await.map_err(|error| match error.is_damage() {
-                true => StoreError::Lost(blob.digest.clone()),
-                false => error.into(),
-            })?;
+            let opened = inner
+                .opened(&store, &blob)
+                .await
+                .map_err(|error| match error.is_damage() {
+                    true => StoreError::Lost(blob.digest.clone()),
+                    false => error.into(),
+                })?;
             Ok(BlobReader::new(stream_of(inner, store, opened, range)))
         }
         .boxed()
@@ -222,7 +236,10 @@ fn stream_of(
             let (inner, store, opened) = (inner.clone(), store.clone(), opened.clone());
             let range = range.clone();
             async move {
-                let bytes = inner.sent(&store, &opened, number).await.map_err(io::Error::from)?;
+                let bytes = inner
+                    .sent(&store, &opened, number)
+                    .await
+                    .map_err(io::Error::from)?;
                 let unit = &opened.units[number];
                 let from = range.start.saturating_sub(unit.bytes.start) as usize;
                 let to = (range.end.min(unit.bytes.end) - unit.bytes.start) as usize;
@@ -246,7 +263,12 @@ impl Inner {
     }
 
     /// Makes a file of a blob.
-    async fn restore_whole(&self, store: &Store, files: &Preconstructed, blob: &Blob) -> Result<(), DedupError> {
+    async fn restore_whole(
+        &self,
+        store: &Store,
+        files: &Preconstructed,
+        blob: &Blob,
+    ) -> Result<(), DedupError> {
         let failed = |source| DedupError::Read {
             key: blob.digest.to_string(),
             source,
@@ -290,7 +312,10 @@ impl Inner {
     ) -> Result<Arc<Opened>, DedupError> {
         // The packs are part of the key: they may be others for the same recipe.
         let packs: Vec<String> = record.packs.iter().map(|pack| pack.key.to_string()).collect();
-        let key = (blob.digest.clone(), format!("{}:{}", record.object, packs.join(",")));
+        let key = (
+            blob.digest.clone(),
+            format!("{}:{}", record.object, packs.join(",")),
+        );
         let open = async {
             let opened = opened::open(store, &self.indexes, blob, &Objects::from(record)).await?;
             let weight = opened.weight();
@@ -357,12 +382,17 @@ pub(crate) async fn make(
         Some(description) => units::make(description, &of.places, &unit, &plain),
         None => Ok(plain),
     });
-    let made = made.await.map_err(|_| DedupError::Thread(opened.digest.to_string()))?;
+    let made = made
+        .await
+        .map_err(|_| DedupError::Thread(opened.digest.to_string()))?;
     let bytes = made.map_err(|error| DedupError::of_restoring(&opened.digest, error))?;
     let wanted = &opened.units[number].bytes;
     match bytes.len() as u64 == wanted.end - wanted.start {
         true => Ok(bytes.into()),
-        false => Err(DedupError::not_exact(&opened.digest, "a part of it has another length")),
+        false => Err(DedupError::not_exact(
+            &opened.digest,
+            "a part of it has another length",
+        )),
     }
 }
 

@@ -42,7 +42,11 @@ pub(crate) enum TakenApart {
 ///
 /// # Errors
 /// If the store fails. Then it can be tried again.
-pub(crate) async fn take_apart(store: &Store, blob: &Blob, settings: &Settings) -> Result<TakenApart, DedupError> {
+pub(crate) async fn take_apart(
+    store: &Store,
+    blob: &Blob,
+    settings: &Settings,
+) -> Result<TakenApart, DedupError> {
     let stream = store.read(blob, 0..blob.size).await?;
     let work = Work {
         stream,

@@ -1,5 +1,6 @@
 //! Takes one intact blob after the other apart, proves its recipe, and lets its intact bytes go.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use crate::proof::prove;
 use crate::settings::Settings;
 use crate::take_apart::{TakenApart, take_apart};
 
-/// A blob that a process took is taken again after this time, if nobody has said what came of it: that process is gone.
-const LEASE: Duration = Duration::from_secs(6 * 3600);
+/// A blob that a process took is taken again after this time, unless that process says in time that it is still at work.
+const LEASE: Duration = Duration::from_secs(300);
 /// So often a blob is tried when the reason is a passing one.
 const MOST_TRIES: u64 = 6;
 /// After the first try; doubles with each further one.
@@ -80,7 +81,8 @@ impl Deduplicator {
         let Some(task) = self.store.take_dedup(LEASE, self.settings.least_size).await? else {
             return Ok(None);
         };
-        let done = match self.work(&task.blob).await {
+        let work = self.work(&task.blob);
+        let done = match self.while_leased(&task, work).await {
             Ok(done) => done,
             Err(error @ DedupError::NotExact { .. }) => Done::Kept(error.to_string()),
             Err(error) if task.tries < MOST_TRIES => Done::Later(error.to_string()),
@@ -88,6 +90,24 @@ impl Deduplicator {
         };
         self.settle(&task, &done).await?;
         Ok(Some((task.blob, done)))
+    }
+
+    /// Carries out work on a blob that nobody else takes meanwhile.
+    async fn while_leased<T>(&self, task: &DedupTask, work: impl Future<Output = T>) -> T {
+        tokio::select! {
+            done = work => done,
+            never = self.renew(task) => match never {},
+        }
+    }
+
+    /// Says again and again that somebody is at work on a blob.
+    async fn renew(&self, task: &DedupTask) -> Infallible {
+        loop {
+            tokio::time::sleep(LEASE / 3).await;
+            if let Err(error) = self.store.postpone_dedup(task, LEASE, "").await {
+                tracing::warn!("another node may take the same blob apart: {error}");
+            }
+        }
     }
 
     async fn settle(&self, task: &DedupTask, done: &Done) -> Result<(), StoreError> {

@@ -163,7 +163,9 @@ fn state(damage: &Damage) -> String {
         Damage::Missing => "is missing in the backup".to_owned(),
         Damage::WrongBytes => "has wrong bytes in the backup".to_owned(),
         Damage::Unreadable(why) => format!("cannot be read in the backup ({why})"),
-        Damage::Recipe => "is made of a recipe and packs, of which one is missing or wrong in the backup".to_owned(),
+        Damage::Recipe => {
+            "is made of a recipe and packs, of which one is missing or wrong in the backup".to_owned()
+        }
         Damage::Manifest => "is a manifest with other bytes than its digest says".to_owned(),
     }
 }

@@ -138,9 +138,16 @@ impl Ahead {
         })
     }
 
-    async fn expect(restorer: Restorer, store: Store, client: String, event: Event) -> Result<(), StoreError> {
-        let (Ok(repository), Some(Ok(manifest))) = (event.repository.parse(), event.digest.map(|digest| digest.parse()))
-        else {
+    async fn expect(
+        restorer: Restorer,
+        store: Store,
+        client: String,
+        event: Event,
+    ) -> Result<(), StoreError> {
+        let (Ok(repository), Some(Ok(manifest))) = (
+            event.repository.parse(),
+            event.digest.map(|digest| digest.parse()),
+        ) else {
             return Ok(());
         };
         let mut blobs = Vec::new();

@@ -67,7 +67,9 @@ async fn run(config: Config) -> anyhow::Result<()> {
         registry.listeners.push(background.clone());
         tokio::spawn(background.run());
     }
-    registry.listeners.push(deduplication::Ahead::new(store.clone(), restorer));
+    registry
+        .listeners
+        .push(deduplication::Ahead::new(store.clone(), restorer));
     let registry = Arc::new(registry);
     let (reports, drain) = (registry.reports.clone(), config.server.drain);
     let mirrors = mirror::configured(&config, &store)?;

@@ -34,9 +34,21 @@ fn say(figures: &Figures, is_enabled: bool) {
         0 => "0".to_owned(),
         of => format!("{:.1}", part as f64 * 100.0 / of as f64),
     };
-    outln!("{:>11}  blobs as they were pushed: {}", people(figures.blob_bytes), figures.blobs);
-    outln!("{:>11}  stored, {} % of that", people(stored), share(stored, figures.blob_bytes));
-    outln!("{:>11}    intact blobs: {}", people(figures.intact_bytes), figures.intact);
+    outln!(
+        "{:>11}  blobs as they were pushed: {}",
+        people(figures.blob_bytes),
+        figures.blobs
+    );
+    outln!(
+        "{:>11}  stored, {} % of that",
+        people(stored),
+        share(stored, figures.blob_bytes)
+    );
+    outln!(
+        "{:>11}    intact blobs: {}",
+        people(figures.intact_bytes),
+        figures.intact
+    );
     outln!(
         "{:>11}    packs: {}, with {} files, or parts of files, each of which is here once: {} without compression",
         people(figures.pack_bytes),

@@ -10,7 +10,8 @@ use futures_util::{StreamExt as _, stream};
 use tokio::sync::Notify;
 use xebec_dedup::{Deduplicator, Done, Restorer, Settings};
 use xebec_store::{
-    Algorithm, Blob, CollectOptions, Digest, NewManifest, Reference, ReferenceKind, RepositoryName, Store, StoreConfig,
+    Algorithm, Blob, CollectOptions, Digest, NewManifest, Reference, ReferenceKind, RepositoryName, Store,
+    StoreConfig,
 };
 
 /// A store of its own, gone with this.
@@ -58,16 +59,27 @@ impl World {
         let id = self.store.begin_upload(&repository()).await.unwrap();
         let body = stream::iter([Ok::<_, std::io::Error>(Bytes::copy_from_slice(bytes))]);
         self.store.append(&repository(), &id, None, body).await.unwrap();
-        self.store.finish_upload(&repository(), &id, &digest).await.unwrap();
+        self.store
+            .finish_upload(&repository(), &id, &digest)
+            .await
+            .unwrap();
         let manifest = manifest_of(&digest);
-        self.store.put_manifest(&repository(), &manifest, &[]).await.unwrap();
+        self.store
+            .put_manifest(&repository(), &manifest, &[])
+            .await
+            .unwrap();
         digest
     }
 
     /// Deletes the manifest that names a blob.
     pub(crate) async fn delete(&self, digest: &Digest) {
         let manifest = manifest_of(digest).digest;
-        assert!(self.store.delete_manifest(&repository(), &manifest).await.unwrap());
+        assert!(
+            self.store
+                .delete_manifest(&repository(), &manifest)
+                .await
+                .unwrap()
+        );
     }
 
     /// Collects until nothing is left to do.
@@ -200,10 +212,20 @@ pub(crate) fn zstd(plain: &[u8]) -> Vec<u8> {
 pub(crate) fn layer(own: u64, count: usize, same: usize) -> Vec<u8> {
     let files: Vec<(String, Vec<u8>)> = (0..count)
         .map(|number| {
-            let seed = if number >= same { 1000 + number as u64 } else { own * 100 + number as u64 };
-            (format!("usr/lib/file-{number}.txt"), text(seed, 3000 + 977 * (number % 40)))
+            let seed = if number >= same {
+                1000 + number as u64
+            } else {
+                own * 100 + number as u64
+            };
+            (
+                format!("usr/lib/file-{number}.txt"),
+                text(seed, 3000 + 977 * (number % 40)),
+            )
         })
         .collect();
-    let files: Vec<(&str, &[u8])> = files.iter().map(|(name, text)| (name.as_str(), text.as_slice())).collect();
+    let files: Vec<(&str, &[u8])> = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_slice()))
+        .collect();
     tar(&files)
 }

@@ -7,12 +7,23 @@ use xebec_dedup::Done;
 #[tokio::test(flavor = "multi_thread")]
 async fn no_flipped_bit_of_a_pack_or_a_recipe_is_ever_sent() {
     let bytes = gzip(&layer(1, 30, 30));
-    for (recipe, place) in [(false, 0), (false, 50), (false, 100), (true, 0), (true, 50), (true, 100)] {
+    for (recipe, place) in [
+        (false, 0),
+        (false, 50),
+        (false, 100),
+        (true, 0),
+        (true, 50),
+        (true, 100),
+    ] {
         let case = format!("recipe: {recipe}, {place} %");
         let world = World::new().await;
         let digest = world.take_apart(&bytes).await;
         let record = world.store.recipe(&digest).await.unwrap().unwrap();
-        let object = if recipe { record.object } else { record.packs[0].object.clone() };
+        let object = if recipe {
+            record.object
+        } else {
+            record.packs[0].object.clone()
+        };
         let path = world.directory.path().join("objects").join(object);
         let mut stored = std::fs::read(&path).unwrap();
         let at = (stored.len() - 1) * place / 100;
@@ -37,11 +48,18 @@ async fn a_pack_that_is_gone_makes_its_blobs_absent() {
     let world = World::new().await;
     let (one, other) = (gzip(&layer(1, 60, 10)), gzip(&layer(2, 60, 10)));
     let first = world.take_apart(&one).await;
-    let (path, _) = world.objects().into_iter().max_by_key(|(_, bytes)| bytes.len()).unwrap();
+    let (path, _) = world
+        .objects()
+        .into_iter()
+        .max_by_key(|(_, bytes)| bytes.len())
+        .unwrap();
     let second = world.take_apart(&other).await;
     std::fs::remove_file(path).unwrap();
     assert!(world.read_range(&first, 0..one.len() as u64).await.is_err());
-    assert_eq!((world.blob(&first).await, world.blob(&second).await), (None, None));
+    assert_eq!(
+        (world.blob(&first).await, world.blob(&second).await),
+        (None, None)
+    );
     for bytes in [&one, &other] {
         world.push(bytes).await;
     }

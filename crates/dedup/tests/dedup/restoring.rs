@@ -7,7 +7,12 @@ use xebec_dedup::Cutting;
 async fn layers_come_back_by_whatever_they_were_compressed() {
     let world = World::new().await;
     let plain = layer(1, 300, 100);
-    for bytes in [gzip(&plain), zstd(&plain), plain.clone(), b"not a tar at all, only some bytes".to_vec()] {
+    for bytes in [
+        gzip(&plain),
+        zstd(&plain),
+        plain.clone(),
+        b"not a tar at all, only some bytes".to_vec(),
+    ] {
         let digest = world.take_apart(&bytes).await;
         assert_eq!(world.read(&digest).await, bytes);
     }
@@ -47,7 +52,11 @@ async fn any_range_is_the_same_as_that_of_the_intact_blob() {
         }
         for range in ranges {
             let found = world.read_range(&digest, range.clone()).await.unwrap();
-            assert_eq!(found, bytes[range.start as usize..range.end as usize], "{range:?}");
+            assert_eq!(
+                found,
+                bytes[range.start as usize..range.end as usize],
+                "{range:?}"
+            );
         }
     }
 }
@@ -67,7 +76,9 @@ async fn large_files_that_differ_a_little_share_what_they_have_in_common() {
         assert_eq!(world.read(&digest).await, other);
         grown.push((world.stored() - before, before));
     }
-    let [(files, of_files), (contents, of_contents)] = grown[..] else { panic!() };
+    let [(files, of_files), (contents, of_contents)] = grown[..] else {
+        panic!()
+    };
     assert!(files > of_files / 2, "{files} of {of_files}");
     assert!(contents < of_contents / 5, "{contents} of {of_contents}");
 }

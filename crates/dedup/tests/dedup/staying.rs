@@ -30,9 +30,15 @@ async fn streams_that_are_broken_or_too_large_stay_intact() {
     broken[10] |= 6;
     stays(&world, &broken).await;
     let bomb = gzip(&vec![0; 5 << 20]);
-    assert_eq!(stays(&world, &bomb).await, "there are more than 4194304 plain bytes");
+    assert_eq!(
+        stays(&world, &bomb).await,
+        "there are more than 4194304 plain bytes"
+    );
     let bomb = zstd(&vec![0; 5 << 20]);
-    assert_eq!(stays(&world, &bomb).await, "there are more than 4194304 plain bytes");
+    assert_eq!(
+        stays(&world, &bomb).await,
+        "there are more than 4194304 plain bytes"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,8 @@ use bytes::{Buf as _, Bytes};
 use futures_util::StreamExt as _;
 use tokio::runtime::Handle;
 use xebec_artifact::made::MadeIndex;
-use xebec_kernel::process::give_way;
 use xebec_index::indexer::{IndexError, IndexOptions, index_layer};
+use xebec_kernel::process::give_way;
 use xebec_store::{Blob, BlobReader, Store, StoreError};
 
 use super::image::Layer;

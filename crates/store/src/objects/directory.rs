@@ -169,10 +169,7 @@ impl Directory {
 }
 
 /// A range of a file, which has these bytes, in pieces.
-pub(super) fn pieces_of(
-    file: File,
-    range: Range<u64>,
-) -> BoxStream<'static, io::Result<Bytes>> {
+pub(super) fn pieces_of(file: File, range: Range<u64>) -> BoxStream<'static, io::Result<Bytes>> {
     let file = Arc::new(file);
     let pieces = stream::try_unfold((range, 0), move |(range, in_turn)| {
         let (file, buffers) = (Arc::clone(&file), Arc::clone(&BUFFERS));

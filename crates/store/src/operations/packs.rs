@@ -51,7 +51,9 @@ impl Store {
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(STEP) {
             let some = some.to_vec();
-            let some = self.read_records("find packs", move |tx| packs::find(tx, &some)).await?;
+            let some = self
+                .read_records("find packs", move |tx| packs::find(tx, &some))
+                .await?;
             found.extend(some);
         }
         Ok(found)

@@ -120,7 +120,10 @@ fn add(tx: &mut dyn Transaction, key: PackKey, chunks: &[ChunkDigest]) -> Result
 pub(crate) fn find(tx: &mut dyn Transaction, keys: &[PackKey]) -> Result<Vec<PackRecord>, DatabaseError> {
     let mut found = Vec::with_capacity(keys.len());
     for some in keys.chunks(AT_ONCE) {
-        let sql = format!("SELECT {COLUMNS} FROM packs WHERE id IN ({})", placeholders(AT_ONCE));
+        let sql = format!(
+            "SELECT {COLUMNS} FROM packs WHERE id IN ({})",
+            placeholders(AT_ONCE)
+        );
         for row in tx.query(&sql, &filled_up(some))? {
             found.push(pack(row)?);
         }

@@ -2,6 +2,8 @@
 
 use serde_json::json;
 use xebec_format::digest::Digest;
+use xebec_testkit::compression::Compression;
+use xebec_testkit::tar::TarBuilder;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -27,14 +29,41 @@ pub(super) struct Image {
 
 pub(super) fn blob(seed: u64) -> Blob {
     let mut random = fastrand::Rng::with_seed(seed);
-    let length = match seed.is_multiple_of(LARGE) {
-        true => random.usize(5_500_000..7_000_000),
-        false => random.usize(1..60_000),
+    let bytes = match seed {
+        seed if seed.is_multiple_of(LARGE) => noise(&mut random, 5_500_000..7_000_000),
+        seed if seed % 3 == 0 => noise(&mut random, 1..60_000),
+        _ => layer(&mut random),
     };
-    let mut bytes = vec![0; length];
-    random.fill(&mut bytes);
     let digest = Digest::of(&bytes);
     Blob { seed, bytes, digest }
+}
+
+fn noise(random: &mut fastrand::Rng, length: std::ops::Range<usize>) -> Vec<u8> {
+    let mut bytes = vec![0; random.usize(length)];
+    random.fill(&mut bytes);
+    bytes
+}
+
+/// A layer as an image has it, with a file of its own and some that other layers have, too.
+fn layer(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut tar = TarBuilder::new();
+    tar.file("own", noise(random, 1..20_000));
+    for number in 0..random.usize(1..5) {
+        let mut shared = fastrand::Rng::with_seed(SHARED + random.u64(..30));
+        let words = noise(&mut shared, 100..400);
+        let sentences = (0..200).flat_map(|_| words[shared.usize(..words.len())..].iter().take(40).copied());
+        tar.file(format!("shared-{number}"), sentences.collect::<Vec<u8>>());
+    }
+    let kinds = [
+        Compression::Gzip(6),
+        Compression::Gzip(1),
+        Compression::Zstd,
+        Compression::Tar,
+    ];
+    // Memory does not fail.
+    kinds[random.usize(..kinds.len())]
+        .encode(&tar.into_bytes())
+        .unwrap_or_default()
 }
 
 /// An image with a layer of its own, one that others have, and a configuration that all have.
