@@ -1,7 +1,7 @@
 //! The frame in columns, and back.
 
 use super::BLOCK;
-use super::header::{Block, FIELDS, Guess, MODIFIED, NAME, complete, is_header, kind};
+use super::header::{Block, FIELDS, FORMS, Guess, MODIFIED, NAME, complete, form_of, kind};
 use crate::numbers::{Reader, put};
 
 /// How many columns there are.
@@ -10,7 +10,7 @@ pub(super) const COLUMNS: usize = 7;
 /// The frame in columns.
 #[derive(Default)]
 pub(super) struct Columns {
-    /// For each block a number: 0 is a header; n + 1 are n bytes, and zeros up to the block's end.
+    /// For each block a number: below [`FORMS`] it is a header with that form of a checksum; n + [`FORMS`] are n bytes, and zeros up to the block's end.
     pub(super) blocks: Vec<u8>,
     /// For each header its kind, and which fields are not as guessed.
     pub(super) heads: Vec<u8>,
@@ -47,19 +47,19 @@ impl Span {
 
 /// The number of a block in the column `blocks`.
 fn number_of(block: &[u8]) -> u64 {
-    if block.len() == BLOCK && is_header(block) {
-        return 0;
+    if let Some(form) = <&Block>::try_from(block).ok().and_then(form_of) {
+        return form;
     }
     let length = block
         .iter()
         .rposition(|&byte| byte != 0)
         .map_or(0, |last| last + 1);
-    length as u64 + 1
+    length as u64 + FORMS
 }
 
 /// How many bytes seem to follow a header: those of the next block, or, if the span ends, what follows it.
 fn seeming_size(next: Option<u64>, after: u64) -> u64 {
-    next.map_or(after, |number| number.saturating_sub(1))
+    next.map_or(after, |number| number.saturating_sub(FORMS))
 }
 
 /// Takes spans apart.
@@ -90,12 +90,14 @@ impl Encoder {
         while let Some((block, number)) = blocks.next() {
             put(number, &mut self.columns.blocks);
             match <&Block>::try_from(block) {
-                Ok(block) if number == 0 => {
+                Ok(block) if number < FORMS => {
                     let size = seeming_size(blocks.peek().map(|&(_, number)| number), span.after);
                     self.header(block, size);
                 }
                 _ => {
-                    let own = block.get(..number as usize - 1).unwrap_or_default();
+                    let own = block
+                        .get(..number.saturating_sub(FORMS) as usize)
+                        .unwrap_or_default();
                     self.columns.bytes.extend_from_slice(own);
                 }
             }
@@ -193,16 +195,16 @@ impl<'c> Decoder<'c> {
         let mut blocks = span.blocks().peekable();
         while let Some(length) = blocks.next() {
             match self.blocks.number()? {
-                0 if length == BLOCK => {
+                form if form < FORMS && length == BLOCK => {
                     let next = match blocks.peek() {
                         Some(_) => Some({ self.blocks }.number()?),
                         None => None,
                     };
-                    let block = self.header(seeming_size(next, span.after))?;
+                    let block = self.header(seeming_size(next, span.after), form)?;
                     inline.extend_from_slice(&block);
                 }
                 number => {
-                    let own = number.checked_sub(1).filter(|&own| own <= length as u64)?;
+                    let own = number.checked_sub(FORMS).filter(|&own| own <= length as u64)?;
                     inline.extend_from_slice(self.bytes.bytes(own)?);
                     inline.resize(inline.len() + length - own as usize, 0);
                 }
@@ -211,7 +213,7 @@ impl<'c> Decoder<'c> {
         Some(())
     }
 
-    fn header(&mut self, size: u64) -> Option<Block> {
+    fn header(&mut self, size: u64, form: u64) -> Option<Block> {
         let kind = *self.heads.bytes(1)?.first()?;
         let flags = self.heads.number()?;
         if flags >> FIELDS.len() != 0 {
@@ -234,7 +236,7 @@ impl<'c> Decoder<'c> {
             to.copy_from_slice(own);
             zeros.fill(0);
         }
-        complete(&mut block);
+        complete(&mut block, form);
         self.guess.learn(&block);
         Some(block)
     }

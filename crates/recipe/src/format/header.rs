@@ -34,36 +34,35 @@ const PREFIX: Range<usize> = 345..500;
 /// A block of a tar stream.
 pub(super) type Block = [u8; BLOCK];
 
-/// Whether a block has, at the place of the checksum, exactly the one that tar programs write. Only such a block is taken apart.
-pub(super) fn is_header(block: &[u8]) -> bool {
-    block.get(CHECKSUM) == checksum(block).as_ref().map(|sum| &sum[..])
+/// How many forms of a checksum there are.
+pub(super) const FORMS: u64 = 3;
+
+/// The form of the checksum of a block, if it is a header: exactly what tar programs write. Only such a block is taken apart.
+pub(super) fn form_of(block: &Block) -> Option<u64> {
+    let field = block.get(CHECKSUM);
+    (0..FORMS).find(|&form| field == Some(&checksum(block, form)))
 }
 
-/// Writes the checksum.
-pub(super) fn complete(block: &mut Block) {
-    if let (Some(sum), Some(field)) = (checksum(block), block.get_mut(CHECKSUM)) {
+/// Writes the checksum in a form.
+pub(super) fn complete(block: &mut Block, form: u64) {
+    let sum = checksum(block, form);
+    if let Some(field) = block.get_mut(CHECKSUM) {
         field.copy_from_slice(&sum);
     }
 }
 
-/// Six octal digits, a zero and a space, if the block is one.
-fn checksum(block: &[u8]) -> Option<[u8; 8]> {
-    let rest = block
-        .get(..CHECKSUM.start)?
-        .iter()
-        .chain(block.get(CHECKSUM.end..BLOCK)?);
-    let sum = 8 * u32::from(b' ') + rest.map(|&byte| u32::from(byte)).sum::<u32>();
+/// A checksum in octal digits: six of them, a zero and a space (GNU, BSD, Go, Java, Python), or seven and a zero (Rust), or six, a space and a zero (Node).
+fn checksum(block: &Block, form: u64) -> [u8; 8] {
+    let outside = |at: &usize| !CHECKSUM.contains(at);
+    let rest = block.iter().enumerate().filter(|(at, _)| outside(at));
+    let sum = 8 * u32::from(b' ') + rest.map(|(_, &byte)| u32::from(byte)).sum::<u32>();
     let digit = |at: u32| b'0' + (sum >> (3 * at) & 7) as u8;
-    Some([
-        digit(5),
-        digit(4),
-        digit(3),
-        digit(2),
-        digit(1),
-        digit(0),
-        0,
-        b' ',
-    ])
+    let [a, b, c, d, e, f] = [5, 4, 3, 2, 1, 0].map(digit);
+    match form {
+        0 => [a, b, c, d, e, f, 0, b' '],
+        1 => [b'0', a, b, c, d, e, f, 0],
+        _ => [a, b, c, d, e, f, b' ', 0],
+    }
 }
 
 /// The kind of a header.

@@ -262,11 +262,11 @@ fn an_index_that_lies_is_refused() {
     refused(&|pack| *pack.last_mut().unwrap() = b'?', Damaged::Magic);
 }
 
-/// The end of a pack whose index says this of its frames and chunks, and how long the pack is then.
-fn crafted(counts: &[u8], compressed: &[u8], lengths: &[&[u8]]) -> (Vec<u8>, u64) {
+/// The end of a pack whose index says this of its frames, all with one digest, and of its chunks; and how long the pack is then.
+fn crafted(digest: [u8; 32], counts: &[u8], compressed: &[u8], lengths: &[&[u8]]) -> (Vec<u8>, u64) {
     let numbers = [counts, compressed, &lengths.concat()].concat();
     let mut end = numbers.clone();
-    end.extend(vec![0; 32 * counts.len()]);
+    end.extend(digest.repeat(counts.len()));
     (0..lengths.len()).for_each(|number| end.extend([number as u8; 32]));
     for count in [counts.len(), lengths.len(), numbers.len(), numbers.len()] {
         end.extend((count as u32).to_le_bytes());
@@ -284,7 +284,7 @@ fn lengths_of_chunks_and_frames_have_limits() {
     // 8 MiB, 8 MiB and one, 1.
     let (most, beyond, one) = (&[0x80, 0x80, 0x80, 4][..], &[0x81, 0x80, 0x80, 4][..], &[1][..]);
     let read = |counts: &[u8], compressed: &[u8], lengths: &[&[u8]]| {
-        let (end, size) = crafted(counts, compressed, lengths);
+        let (end, size) = crafted([0; 32], counts, compressed, lengths);
         PackIndex::from_end(&end, size).map(|read| matches!(read, FromEnd::Index(_)))
     };
     assert_eq!(read(&[1, 1], &[9, 9], &[most, one]), Ok(true));
@@ -315,8 +315,24 @@ fn lengths_of_chunks_and_frames_have_limits() {
         Err(Damaged::Number),
         "nothing, compressed"
     );
-    let (end, size) = crafted(&[1], &[9], &[one]);
+    let (end, size) = crafted([0; 32], &[1], &[9], &[one]);
     assert_eq!(PackIndex::from_end(&end, size + 1).unwrap_err(), Damaged::Length);
+}
+
+#[test]
+fn a_frame_that_is_not_as_long_as_its_chunks_is_refused() {
+    let frame = zstd::bulk::compress(b"0123456789", 3).unwrap();
+    let decoded = |length: u8| {
+        let digest = ChunkId::of(&frame).0;
+        let (end, size) = crafted(digest, &[1], &[frame.len() as u8], &[&[length]]);
+        match PackIndex::from_end(&end, size) {
+            Ok(FromEnd::Index(index)) => index.decode(0, &frame),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(decoded(10).as_deref(), Ok(&b"0123456789"[..]));
+    assert_eq!(decoded(9), Err(Damaged::Frame(0)));
+    assert_eq!(decoded(11), Err(Damaged::Frame(0)));
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! Pieces are the bytes, and are cut where files begin and end.
 
 use proptest::prelude::*;
-use xebec_recipe::{Cutter, MOST_CHUNK};
+use xebec_recipe::{Cutter, Hint, MOST_CHUNK};
 
 use crate::made::{Numbers, Owned, file, header, join, split, tar, tree};
 
@@ -254,6 +254,7 @@ fn all_chunks_of_a_file_have_the_kind_of_its_beginning() {
         .collect::<Vec<_>>();
     assert!(kinds.len() > 20);
     kinds.dedup();
+    assert_eq!(Hint::kind_of(b"\xcb\x0d\r\n\0\0"), *b"TX", "Python's bytecode");
     let kind = |name: &[u8], kind: &[u8; 2]| (name.to_vec(), *kind);
     assert_eq!(
         kinds,
