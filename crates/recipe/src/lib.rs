@@ -6,8 +6,9 @@
 //! * [`PackWriter`] puts many chunks into one pack, similar ones together; [`PackIndex`] finds a chunk in a pack by reading its end and one frame.
 //!
 //! Promise: joining the pieces of a [`Splitter`] gives the bytes that it got, whatever they are. Recipes and packs that were written are read for ever
-//! (`docs/formats/recipe.md`). No panic by any input. Memory: [`MOST_CHUNK`] and about 1.5 MiB for a [`Splitter`]; what [`Limits`] says for a [`Recipe`];
-//! what was added, at most [`MOST_PACK`], and a frame for a [`PackWriter`]; some 200 bytes a chunk for a [`PackIndex`].
+//! (`docs/formats/recipe.md`). No panic by any input. Memory: [`MOST_CHUNK`] and about 1.5 MiB for a [`Splitter`]; what [`Limits`] say for a [`Recipe`],
+//! and three times as much while it is read or written; what was added (at most [`MOST_PACK`]) and the pack for a [`PackWriter`]; some 200 bytes a chunk
+//! for a [`PackIndex`].
 //!
 //! May use: no crate of ours. It neither reads nor writes files.
 

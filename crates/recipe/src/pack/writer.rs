@@ -56,9 +56,9 @@ pub struct Pack {
 /// of their old packs, stay in that order.
 pub struct PackWriter {
     options: Options,
-    /// The chunks' bytes, one after another.
-    plain: Vec<u8>,
     chunks: Vec<Waiting>,
+    /// How many bytes these have.
+    plain_bytes: u64,
     /// The number of each chunk among these.
     known: HashMap<ChunkId, usize>,
 }
@@ -67,9 +67,7 @@ pub struct PackWriter {
 struct Waiting {
     key: Key,
     id: ChunkId,
-    /// Where it is in the plain bytes.
-    at: usize,
-    length: usize,
+    bytes: Vec<u8>,
 }
 
 impl PackWriter {
@@ -77,8 +75,8 @@ impl PackWriter {
     pub fn new(options: Options) -> PackWriter {
         PackWriter {
             options,
-            plain: Vec::new(),
             chunks: Vec::new(),
+            plain_bytes: 0,
             known: HashMap::new(),
         }
     }
@@ -98,21 +96,19 @@ impl PackWriter {
         if self.plain_bytes() + bytes.len() as u64 > MOST_PACK || self.chunks.len() == MOST_CHUNKS {
             return Err(CannotAdd::Full);
         }
-        let at = self.plain.len();
-        self.plain.extend_from_slice(bytes);
+        self.plain_bytes += bytes.len() as u64;
         self.known.insert(id, self.chunks.len());
         self.chunks.push(Waiting {
             key: Key::of(hint),
             id,
-            at,
-            length: bytes.len(),
+            bytes: bytes.to_vec(),
         });
         Ok(())
     }
 
     /// How many plain bytes were added. A pack should have some tens of MB.
     pub fn plain_bytes(&self) -> u64 {
-        self.plain.len() as u64
+        self.plain_bytes
     }
 
     /// Whether a chunk was added.
@@ -122,8 +118,8 @@ impl PackWriter {
 
     /// The plain bytes of a chunk that was added.
     pub fn get(&self, id: &ChunkId) -> Option<&[u8]> {
-        let chunk = self.chunks.get(*self.known.get(id)?)?;
-        self.plain.get(chunk.at..chunk.at + chunk.length)
+        let number = self.known.get(id)?;
+        self.chunks.get(*number).map(|chunk| &chunk.bytes[..])
     }
 
     /// How many chunks were added.
@@ -143,32 +139,24 @@ impl PackWriter {
         let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
         let mut index = Index::default();
         let mut frame = Vec::with_capacity(frame_size);
-        let mut first = 0;
-        for (number, chunk) in self.chunks.iter().enumerate() {
-            if !frame.is_empty() && frame.len() + chunk.length > frame_size {
-                index.add_frame(&compressor.compress(&frame)?, number - first, &mut bytes);
+        let mut count = 0;
+        let mut ids = Vec::with_capacity(self.chunks.len());
+        for chunk in self.chunks {
+            if !frame.is_empty() && frame.len() + chunk.bytes.len() > frame_size {
+                index.add_frame(&compressor.compress(&frame)?, count, &mut bytes);
                 frame.clear();
-                first = number;
+                count = 0;
             }
-            frame.extend_from_slice(
-                self.plain
-                    .get(chunk.at..chunk.at + chunk.length)
-                    .unwrap_or_default(),
-            );
-            index.add_chunk(chunk);
+            frame.extend_from_slice(&chunk.bytes);
+            index.add_chunk(&chunk);
+            ids.push(chunk.id);
+            count += 1;
         }
         if !frame.is_empty() {
-            index.add_frame(
-                &compressor.compress(&frame)?,
-                self.chunks.len() - first,
-                &mut bytes,
-            );
+            index.add_frame(&compressor.compress(&frame)?, count, &mut bytes);
         }
         index.append_to(&mut bytes);
-        Ok(Pack {
-            bytes,
-            ids: self.chunks.iter().map(|chunk| chunk.id).collect(),
-        })
+        Ok(Pack { bytes, ids })
     }
 }
 
@@ -187,7 +175,7 @@ struct Index {
 impl Index {
     fn add_chunk(&mut self, chunk: &Waiting) {
         self.chunks += 1;
-        put(chunk.length as u64, &mut self.lengths);
+        put(chunk.bytes.len() as u64, &mut self.lengths);
         self.ids.extend_from_slice(chunk.id.as_bytes());
     }
 

@@ -4,7 +4,7 @@
 //! nothing else; what is between such runs is cut. A shorter run would cost more than it saves, since zeros compress well.
 
 use super::content_cut::Lengths;
-use super::{Cutter, Piece, Sink, is_zero};
+use super::piece::{Cutter, Piece, Sink, is_zero};
 use crate::chunk::{Hint, MOST_CHUNK};
 
 const BLOCK: usize = 4 << 10;

@@ -1,6 +1,6 @@
 //! What frames files, gathered into long pieces, with long runs of zeros told apart.
 
-use super::{Piece, Sink};
+use super::piece::{Piece, Sink};
 
 /// A run of fewer zeros is part of the bytes around it.
 const LEAST_ZEROS: u64 = 4 << 10;
