@@ -1,14 +1,14 @@
 //! Cuts tar files, packs their chunks, and prints how long that takes and how many bytes come out:
 //! `cargo run --release --package xebec-recipe --example measure -- [--level N] [--frame BYTES] [--content] [--quick] TAR…`
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::time::Instant;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use xebec_recipe::{
-    Blob, ChunkId, Cutter, FromEnd, Limits, Options, Pack, PackIndex, PackWriter, Piece, Recipe,
+    Blob, ChunkId, Cutter, FromEnd, Limits, Options, Pack, PackIndex, PackWriter, Part, Piece, Recipe,
     RecipeBuilder, Splitter,
 };
 
@@ -106,8 +106,8 @@ fn pack(plain: &[u8], wanted: &Wanted) -> Result<Packed, Failure> {
     )
 }
 
-/// Seconds of reading all chunks of a pack, each checked.
-fn read_all(pack: &Pack) -> Result<f64, Failure> {
+/// Seconds of reading all chunks of a pack into `chunks`, each checked.
+fn read_all(pack: &Pack, chunks: &mut HashMap<ChunkId, Vec<u8>>) -> Result<f64, Failure> {
     let began = Instant::now();
     let FromEnd::Index(index) = PackIndex::from_end(&pack.bytes, pack.bytes.len() as u64)? else {
         return Err("a whole pack is not enough".into());
@@ -119,11 +119,32 @@ fn read_all(pack: &Pack) -> Result<f64, Failure> {
             let compressed = pack.bytes.get(range).ok_or("no such frame")?;
             frame = (place.frame_number, index.decode(place.frame_number, compressed)?);
         }
-        if frame.1.get(place.within).map(ChunkId::of) != Some(id) {
+        let chunk = frame.1.get(place.within).unwrap_or_default();
+        if ChunkId::of(chunk) != id {
             return Err("another chunk".into());
         }
+        chunks.insert(id, chunk.to_vec());
     }
     Ok(began.elapsed().as_secs_f64())
+}
+
+/// Whether a recipe and these chunks make these plain bytes.
+fn makes(recipe: &Recipe, chunks: &HashMap<ChunkId, Vec<u8>>, mut plain: &[u8]) -> bool {
+    for part in recipe.parts() {
+        let Some((own, rest)) = plain.split_at_checked(part.length() as usize) else {
+            return false;
+        };
+        let is_same = match part {
+            Part::Inline(bytes) => bytes == own,
+            Part::Zeros(_) => own.iter().all(|&byte| byte == 0),
+            Part::Chunk { id, .. } => chunks.get(&id).is_some_and(|chunk| chunk == own),
+        };
+        if !is_same {
+            return false;
+        }
+        plain = rest;
+    }
+    plain.is_empty()
 }
 
 fn measure(name: &str, wanted: &Wanted) -> Result<(), Failure> {
@@ -137,12 +158,15 @@ fn measure(name: &str, wanted: &Wanted) -> Result<(), Failure> {
     if again != packed.recipe {
         return Err("the recipe does not come back".into());
     }
-    let chunks = packed.recipe.parts().len() as f64 / 2.0;
+    let files = packed.recipe.parts().len() as f64 / 2.0;
     let ids = 32 * packed.recipe.chunks().len();
     let packs: usize = packed.packs.iter().map(|pack| pack.bytes.len()).sum();
-    let mut reading = 0.0;
+    let (mut reading, mut chunks) = (0.0, HashMap::new());
     for pack in &packed.packs {
-        reading += read_all(pack)?;
+        reading += read_all(pack, &mut chunks)?;
+    }
+    if !makes(&again, &chunks, &plain) {
+        return Err("the recipe makes other bytes".into());
     }
     let (gzip, zstd) = match wanted.is_quick {
         true => (plain.len(), plain.len()),
@@ -161,7 +185,7 @@ fn measure(name: &str, wanted: &Wanted) -> Result<(), Failure> {
         recipe.len(),
         percent(recipe.len()),
         100.0 * recipe.len() as f64 / gzip as f64,
-        (recipe.len() - ids) as f64 / chunks,
+        (recipe.len() - ids) as f64 / files,
         packed.recipe.inline_size()
     );
     println!(
