@@ -17,7 +17,9 @@ const PIECE: usize = 32 << 10;
 const MAGIC: usize = 4;
 /// Encoders that are tried on the members of a stream, at most, those that made the member before not counted. A stream of many small members that none of
 /// them makes would take too long; its other members are predicted.
-const MOST_TRIES: usize = 20_000;
+const MOST_TRIES: usize = 4_000;
+/// Members that are predicted, at most: each takes some tenth of a millisecond, however short it is.
+const MOST_PREDICTED: usize = 20_000;
 /// Members of a stream, at most. An eStargz layer has one for each file and each 4 MiB.
 const MOST_MEMBERS: usize = 1 << 18;
 
@@ -38,11 +40,14 @@ pub struct TakeApart {
     /// The encoder of the member before.
     likely: Option<Method>,
     members: usize,
+    predicted: usize,
     tries_left: usize,
     /// How many parts were counted, how many bytes they keep, and how many they all may.
     counted: usize,
     kept: u64,
     pub(crate) most_kept: u64,
+    /// How many members may be predicted.
+    pub(crate) most_predicted: usize,
 }
 
 enum State {
@@ -66,10 +71,12 @@ impl TakeApart {
             state: State::Head,
             likely: None,
             members: 0,
+            predicted: 0,
             tries_left: MOST_TRIES,
             counted: 0,
             kept: 0,
             most_kept: MOST_OF_DESCRIPTION,
+            most_predicted: MOST_PREDICTED,
         }
     }
 
@@ -206,7 +213,12 @@ impl TakeApart {
             return Ok(false);
         }
         self.pending = taker.feed.take_rest();
-        self.likely = taker.made_by().or(self.likely);
+        let made_by = taker.made_by();
+        self.predicted += usize::from(made_by.is_none());
+        if self.predicted > self.most_predicted {
+            return Err(Refusal::Unknown);
+        }
+        self.likely = made_by.or(self.likely);
         self.tries_left = self.tries_left.saturating_sub(taker.tries);
         self.state = State::Trailer;
         Ok(true)

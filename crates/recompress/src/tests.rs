@@ -336,3 +336,31 @@ fn a_stream_whose_description_would_be_too_long_is_refused() {
         assert_eq!(refused, is_refused, "{rest}");
     }
 }
+
+#[test]
+fn a_stream_of_many_members_that_no_encoder_makes_is_refused() {
+    // Two blocks in the fixed code with a letter each, and an empty one.
+    let mut member = head(Family::Go, 6).to_vec();
+    let mut output = Output::default();
+    for letter in *b"xy" {
+        output.bits.put(0b010, 3);
+        output.bits.put(u64::from((0x30 + letter).reverse_bits()), 8);
+        output.bits.put(0, 7);
+    }
+    output.bits.put(0b011, 3);
+    output.bits.put(0, 7);
+    output.bits.align();
+    member.extend(output.bits.take());
+    member.extend([7; 8]);
+    let most = 300;
+    for (count, is_refused) in [(most, false), (most + 1, true)] {
+        let stream = member.repeat(count);
+        let mut take_apart = TakeApart::new(Limits { plain: 1 << 30 });
+        take_apart.most_predicted = most;
+        let outcome = take_apart
+            .write(&stream, &mut |_| {})
+            .and_then(|()| take_apart.finish(&mut |_| {}));
+        assert_eq!(outcome.is_err(), is_refused, "{count}");
+        assert!(outcome.is_ok_and(|description| description.shares().encoder == 0) || is_refused);
+    }
+}

@@ -9,8 +9,28 @@ use xebec_deflate::format::WINDOW;
 use xebec_deflate::format::inflate::{BlockHead, BlockKind, Item};
 use xebec_deflate::format::token::Token;
 
-/// Tokens on which profiles are tried, at least.
-const SAMPLE_TOKENS: usize = 100_000;
+/// So much of a stretch is looked at.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    tokens: usize,
+    plain: usize,
+}
+
+/// All profiles are tried on this much, at most,
+const FIRST: Sample = Sample {
+    tokens: 8_000,
+    plain: 64 << 10,
+};
+/// and the best of them, this many, on this much. Deep searches in bytes that are all alike take long.
+const BEST: usize = 6;
+const SECOND: Sample = Sample {
+    tokens: 100_000,
+    plain: 1 << 20,
+};
+/// A profile is tried for so many tokens: a stream of many short members must not take long.
+const TOKENS_OF_TRY: usize = 4;
+/// If the profile of the stretch before costs less than a bit for so many tokens, no other is tried.
+const FEW: u64 = 64;
 /// Parts that wait for plain bytes behind them. Empty blocks have none.
 const WAITING: usize = 1024;
 
@@ -27,6 +47,35 @@ struct Part {
     ends: bool,
 }
 
+impl Part {
+    /// How many plain bytes its tokens hold.
+    fn plain_length(&self) -> usize {
+        self.tokens.iter().map(|token| token.plain_length()).sum()
+    }
+
+    /// The beginning of it, as if nothing had come after that yet. `None` if all of it is in the sample.
+    fn first(&self, sample: Sample) -> Option<Part> {
+        let mut plain = 0;
+        let first = self.tokens.iter().take(sample.tokens).take_while(|token| {
+            plain += token.plain_length();
+            plain <= sample.plain
+        });
+        let tokens: Vec<Token> = first.copied().collect();
+        if tokens.len() == self.tokens.len() {
+            return None;
+        }
+        let mut part = Part {
+            head: self.head.clone(),
+            is_last: self.is_last,
+            tokens,
+            end: self.end,
+            ends: false,
+        };
+        part.end -= (self.plain_length() - part.plain_length()) as u64;
+        Some(part)
+    }
+}
+
 /// Takes a stream apart and makes corrections of it.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -38,12 +87,15 @@ pub(crate) struct Writer {
     /// The place after the tokens of `current`, and the place at which it began.
     place: u64,
     began: u64,
+    /// The profile of the stretch before.
+    likely: Option<usize>,
     at_work: Option<Work>,
 }
 
 /// A stretch of which the profile is known.
 #[derive(Debug)]
 struct Work {
+    profile: usize,
     stretch: Stretch,
     encoder: Encoder,
 }
@@ -60,6 +112,7 @@ impl Writer {
             current: None,
             place,
             began: place,
+            likely: None,
             at_work: None,
         }
     }
@@ -134,6 +187,7 @@ impl Writer {
         let place = work.stretch.place;
         let begin = place - (WINDOW as u64).min(place - Writer::first_place(&[]));
         *self = Writer::new(work.stretch.window.range(begin, place));
+        self.likely = Some(work.profile);
         work.encoder.finish()
     }
 
@@ -142,7 +196,7 @@ impl Writer {
         if self.at_work.is_none() {
             let tokens: usize = self.waiting.iter().map(|part| part.tokens.len()).sum();
             let plain = self.plain.len() as u64;
-            if !is_end && tokens < SAMPLE_TOKENS && plain < PART_PLAIN && self.waiting.len() <= WAITING {
+            if !is_end && tokens < SECOND.tokens && plain < PART_PLAIN && self.waiting.len() <= WAITING {
                 return;
             }
             self.begin(is_end);
@@ -174,43 +228,73 @@ impl Writer {
 
     /// Chooses a profile.
     fn begin(&mut self, is_end: bool) {
-        let mut best = (u64::MAX, 0, None);
-        for profile in 0..PROFILES.len() {
-            let Ok(mut stretch) = Stretch::new(&self.history, profile) else {
-                continue;
-            };
-            stretch.window.append(&self.plain);
-            let fresh = stretch.clone();
-            let mut price = Price::default();
-            let mut tokens = 0;
-            for (nth, part) in self.waiting.iter().enumerate() {
-                let sight = if stretch.window.known() >= part.end + stretch.parser.profile.ahead() {
-                    Sight::Usual
-                } else {
-                    Sight::All
+        let tokens: usize = self.waiting.iter().map(|part| part.tokens.len()).sum();
+        let few = tokens.min(SECOND.tokens) as u64 / FEW;
+        let is_right = |&likely: &usize| self.price(likely, SECOND, few, is_end).is_some();
+        let profile = match self.likely.filter(is_right) {
+            Some(likely) => likely,
+            None => {
+                let tried: Vec<usize> = (0..PROFILES.len()).take(1 + tokens / TOKENS_OF_TRY).collect();
+                let best = self.best(&tried, FIRST, BEST, is_end);
+                let best = match best[..] {
+                    [] | [_] => best,
+                    _ => self.best(&best, SECOND, 1, is_end),
                 };
-                code_part(
-                    &mut stretch,
-                    &mut price,
-                    part,
-                    sight,
-                    is_end && nth + 1 == self.waiting.len(),
-                );
-                tokens += part.tokens.len();
-                if tokens >= SAMPLE_TOKENS || price.bits() >= best.0 {
-                    break;
-                }
+                best.first().copied().unwrap_or_default()
             }
-            if price.bits() < best.0 {
-                best = (price.bits(), profile, Some(fresh));
-            }
-        }
-        if let (_, profile, Some(stretch)) = best {
+        };
+        if let Ok(mut stretch) = Stretch::new(&self.history, profile) {
+            stretch.window.append(&self.plain);
             let mut encoder = Encoder::default();
             encoder.code_even(profile as u32, 8);
-            self.at_work = Some(Work { stretch, encoder });
+            self.at_work = Some(Work {
+                profile,
+                stretch,
+                encoder,
+            });
             self.plain = Vec::new();
         }
+    }
+
+    /// The profiles whose corrections of the first tokens cost least, `count` of them at most.
+    fn best(&self, profiles: &[usize], sample: Sample, count: usize, is_end: bool) -> Vec<usize> {
+        let mut best: Vec<(u64, usize)> = Vec::new();
+        for &profile in profiles {
+            let limit = best.get(count - 1).map_or(u64::MAX, |(price, _)| *price);
+            if let Some(price) = self.price(profile, sample, limit, is_end) {
+                best.push((price, profile));
+                best.sort_unstable();
+                best.truncate(count);
+            }
+        }
+        best.into_iter().map(|(_, profile)| profile).collect()
+    }
+
+    /// How many bits the corrections of the first tokens cost. `None` if that is not below the limit.
+    fn price(&self, profile: usize, mut left: Sample, limit: u64, is_end: bool) -> Option<u64> {
+        let mut stretch = Stretch::new(&self.history, profile).ok()?;
+        stretch.window.append(&self.plain);
+        let mut price = Price::default();
+        for (nth, part) in self.waiting.iter().enumerate() {
+            let shorter = part.first(left);
+            let is_all = is_end && shorter.is_none() && nth + 1 == self.waiting.len();
+            let part = shorter.as_ref().unwrap_or(part);
+            let sight = if stretch.window.known() >= part.end + stretch.parser.profile.ahead() {
+                Sight::Usual
+            } else {
+                Sight::All
+            };
+            code_part(&mut stretch, &mut price, part, sight, is_all);
+            if price.bits() >= limit {
+                return None;
+            }
+            if shorter.is_some() {
+                break;
+            }
+            left.tokens -= part.tokens.len();
+            left.plain -= part.plain_length();
+        }
+        Some(price.bits())
     }
 }
 

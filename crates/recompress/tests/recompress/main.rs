@@ -6,4 +6,7 @@
     reason = "a test that cannot go on should stop"
 )]
 
+mod golden;
+mod memory;
 mod round_trips;
+mod zstd_streams;

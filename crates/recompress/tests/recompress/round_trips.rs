@@ -10,7 +10,7 @@ use xebec_testkit::corpus;
 
 const LIMITS: Limits = Limits { plain: 1 << 30 };
 
-fn take_apart(stream: &[u8], piece: usize) -> Result<(Description, Vec<u8>), Refusal> {
+pub(crate) fn take_apart(stream: &[u8], piece: usize) -> Result<(Description, Vec<u8>), Refusal> {
     let mut plain = Vec::new();
     let mut take_apart = TakeApart::new(LIMITS);
     for piece in stream.chunks(piece) {
@@ -20,7 +20,7 @@ fn take_apart(stream: &[u8], piece: usize) -> Result<(Description, Vec<u8>), Ref
     Ok((description, plain))
 }
 
-fn restore(description: &Description, plain: &[u8], piece: usize) -> Vec<u8> {
+pub(crate) fn restore(description: &Description, plain: &[u8], piece: usize) -> Vec<u8> {
     let mut stream = Vec::new();
     let mut restorer = Restorer::new(description);
     for piece in plain.chunks(piece) {
@@ -31,7 +31,7 @@ fn restore(description: &Description, plain: &[u8], piece: usize) -> Vec<u8> {
 }
 
 /// Takes a stream apart and makes it again in all ways. Returns the length of the description.
-fn comes_back(stream: &[u8], wanted: &[u8]) -> usize {
+pub(crate) fn comes_back(stream: &[u8], wanted: &[u8]) -> usize {
     let (description, plain) = take_apart(stream, 100_000).unwrap();
     assert!(plain == wanted, "other plain bytes");
     let (again, _) = take_apart(stream, 777).unwrap();
@@ -54,7 +54,7 @@ fn comes_back(stream: &[u8], wanted: &[u8]) -> usize {
     bytes.len()
 }
 
-fn gzip(plain: &[u8], level: u32) -> Vec<u8> {
+pub(crate) fn gzip(plain: &[u8], level: u32) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
     encoder.write_all(plain).unwrap();
     encoder.finish().unwrap()
@@ -63,10 +63,17 @@ fn gzip(plain: &[u8], level: u32) -> Vec<u8> {
 #[test]
 fn each_corpus_comes_back() {
     for name in corpus::NAMES {
+        // flate2's encoder is none that is known, and predicting takes time, most with bytes that are all alike.
+        let most = if ["text", "records", "tar"].contains(&name) {
+            60_000
+        } else {
+            10_000
+        };
         let plain = corpus::bytes(name);
+        let plain = &plain[..plain.len().min(most)];
         for level in [1, 6] {
-            let stream = gzip(&plain, level);
-            let length = comes_back(&stream, &plain);
+            let stream = gzip(plain, level);
+            let length = comes_back(&stream, plain);
             // The worst are zeros and ones by an encoder that nobody knows.
             assert!(
                 length < 200 + stream.len() / 3,
@@ -79,9 +86,10 @@ fn each_corpus_comes_back() {
 
 #[test]
 fn several_members_and_bytes_after_them_come_back() {
-    let (first, second) = (corpus::bytes("text"), corpus::bytes("short"));
-    let mut stream = gzip(&first, 6);
-    let mut plain = first.clone();
+    let (text, second) = (corpus::bytes("text"), corpus::bytes("short"));
+    let first = &text[..300_000];
+    let mut stream = gzip(first, 6);
+    let mut plain = first.to_vec();
     for _ in 0..50 {
         stream.extend(gzip(&second, 6));
         plain.extend_from_slice(&second);
@@ -93,8 +101,8 @@ fn several_members_and_bytes_after_them_come_back() {
 
 #[test]
 fn a_stream_that_is_cut_off_or_broken_is_refused() {
-    let plain = corpus::bytes("records");
-    let stream = gzip(&plain, 6);
+    let plain = &corpus::bytes("records")[..300_000];
+    let stream = gzip(plain, 6);
     for length in [
         0,
         1,
@@ -112,10 +120,10 @@ fn a_stream_that_is_cut_off_or_broken_is_refused() {
         plain: plain.len() as u64 - 1,
     };
     let mut limited = TakeApart::new(small);
-    assert_eq!(
-        limited.write(&stream, &mut |_| {}),
-        Err(Refusal::TooLarge(small.plain))
-    );
+    let refused = limited
+        .write(&stream, &mut |_| {})
+        .and_then(|()| limited.finish(&mut |_| {}));
+    assert_eq!(refused.err(), Some(Refusal::TooLarge(small.plain)));
 }
 
 #[test]
@@ -136,11 +144,11 @@ fn a_stream_of_empty_blocks_is_refused_before_it_takes_long() {
 
 #[test]
 fn other_plain_bytes_make_another_stream_or_an_error() {
-    let plain = corpus::bytes("text");
-    let stream = gzip(&plain, 6);
+    let plain = &corpus::bytes("text")[..300_000];
+    let stream = gzip(plain, 6);
     let (description, _) = take_apart(&stream, 1 << 20).unwrap();
-    let mut other = plain.clone();
-    other[700_000] ^= 1;
+    let mut other = plain.to_vec();
+    other[170_000] ^= 1;
     let mut made = Vec::new();
     let mut restorer = Restorer::new(&description);
     let is_done = restorer.write(&other, &mut made).is_ok() && restorer.finish(&mut made).is_ok();
