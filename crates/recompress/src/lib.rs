@@ -5,9 +5,10 @@
 //! * `replay` shows that an encoder of `deflate` makes a stream. `predict` guesses what an unknown one does and notes where it does something else, as
 //!   `zstd-frames` does for zstd; `predicted` describes a stream by that.
 //!
-//! Promise: memory below some 400 MiB, whatever comes, and about 80 MiB with layers as they are; no panic by any input. A description that
+//! Promise: memory below some 210 MiB and 128 MiB more for the description, whatever comes, and about 80 MiB with layers as they are; the same description
+//! for the same stream, in pieces of any size; no panic by any input. A description that
 //! [`TakeApart`] gave makes the stream again, and whoever relies on it checks that by a digest first: this crate does not know the digests of streams.
-//! Descriptions that a store keeps are read for ever (`docs/formats/recompression.md` says from when on).
+//! Descriptions are read and mean the same for ever (`docs/formats/recompression.md`).
 //!
 //! May use: `bitstream`, `deflate`, `zstd-frames`. It neither reads nor writes files.
 
