@@ -7,7 +7,7 @@
 //! | module | what it has |
 //! | --- | --- |
 //! | `worker`, `take_apart`, `packing`, `proof` | from an intact blob to a proven recipe |
-//! | `restorer`, `units`, `plain`, `opened` | from a recipe to the bytes of a blob |
+//! | `restorer`, `sending`, `units`, `plain`, `opened` | from a recipe to the bytes of a blob |
 //! | `expected`, `preconstructed`, `policy` | blobs that are restored before somebody asks |
 //! | `cache` | what is made once for all who ask, and kept while there is room |
 //! | `settings`, `error` | what goes in, and what may go wrong |
@@ -28,6 +28,7 @@ mod policy;
 mod preconstructed;
 mod proof;
 mod restorer;
+mod sending;
 mod settings;
 mod take_apart;
 mod units;

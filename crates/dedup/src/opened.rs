@@ -27,7 +27,7 @@ pub(crate) struct Opened {
     /// Of a compressed blob.
     pub(crate) description: Option<Description>,
     pub(crate) places: Vec<Place>,
-    pub(crate) units: Vec<Unit>,
+    pub(crate) units: Arc<[Unit]>,
     pub(crate) packs: Vec<OpenedPack>,
     /// Where each chunk is: the number of its pack, and the place in that.
     pub(crate) chunks: HashMap<ChunkId, (usize, ChunkPlace)>,
@@ -181,7 +181,7 @@ pub(crate) async fn open(
         recipe,
         description,
         places,
-        units,
+        units: units.into(),
         packs,
         chunks,
     })

@@ -1,7 +1,6 @@
 //! Reads blobs that are not intact: whole, or a range, each from the middle of its recipe.
 //!
-//! A range is made of units, each of which one task makes for all clients that want it at the time. Two units of a request are under way at
-//! once. If nobody waits for a unit any more, the next step of making it is not begun. Blobs that were restored before somebody asked
+//! A range is made of units, each of which one task makes for all clients that want it at the time. While one is sent, the next one is made. If nobody waits for a unit any more, the next step of making it is not begun. Blobs that were restored before somebody asked
 //! ([`Restorer::prefetch`]) are read from their files.
 
 use std::io;
@@ -12,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt as _, StreamExt as _, stream};
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_store::{Blob, BlobReader, Digest, RecipeRecord, Restore, Store, StoreError};
 
@@ -25,11 +24,10 @@ use crate::expected::Expected;
 use crate::opened::{self, Indexes, Objects, Opened, PackObject};
 use crate::plain::Frames;
 use crate::preconstructed::Preconstructed;
+use crate::sending::{self, Room};
 use crate::settings::Settings;
 use crate::units;
 
-/// Units of one request that are under way at the same time.
-const AHEAD: usize = 2;
 /// Memory is counted in pieces of this many bytes.
 const PIECE: u64 = 4096;
 /// Blobs that wait to be restored before somebody asks, at most.
@@ -51,10 +49,9 @@ struct Inner {
     /// By the object of the recipe and the number of the unit.
     units: Cache<(String, usize), Bytes>,
     /// Memory for making units, and for those that are sent.
-    making: Arc<Semaphore>,
-    sending: Arc<Semaphore>,
+    making: Semaphore,
+    sending: Arc<Room>,
     most_making: u32,
-    most_sending: u32,
     recipe_hits: Mutex<Hits>,
     unit_hits: Mutex<Hits>,
     blob_hits: Mutex<Hits>,
@@ -102,17 +99,15 @@ impl Restorer {
     fn over(settings: &Settings, preconstructed: Option<Preconstructed>) -> Self {
         let (expect, to_expect) = mpsc::channel(MOST_EXPECTED);
         let most_making = pieces(settings.working);
-        let most_sending = pieces(settings.restored);
         Self {
             inner: Arc::new(Inner {
                 recipes: Cache::new(settings.recipes),
                 indexes: Indexes::new(settings.recipes),
                 frames: Frames::new(settings.frames),
                 units: Cache::new(settings.restored),
-                making: Arc::new(Semaphore::new(most_making as usize)),
-                sending: Arc::new(Semaphore::new(most_sending as usize)),
+                making: Semaphore::new(most_making as usize),
+                sending: Arc::new(Room::new(settings.sending)),
                 most_making,
-                most_sending,
                 recipe_hits: Mutex::default(),
                 unit_hits: Mutex::default(),
                 blob_hits: Mutex::default(),
@@ -227,26 +222,14 @@ fn stream_of(
     store: Store,
     opened: Arc<Opened>,
     range: Range<u64>,
-) -> impl futures_util::Stream<Item = std::io::Result<Bytes>> + Send + 'static {
-    let numbers = units::within(&opened.units, &range);
-    let busy = Busy::new(&inner.busy);
-    stream::iter(numbers)
-        .map(move |number| {
-            let _ = &busy;
-            let (inner, store, opened) = (inner.clone(), store.clone(), opened.clone());
-            let range = range.clone();
-            async move {
-                let bytes = inner
-                    .sent(&store, &opened, number)
-                    .await
-                    .map_err(io::Error::from)?;
-                let unit = &opened.units[number];
-                let from = range.start.saturating_sub(unit.bytes.start) as usize;
-                let to = (range.end.min(unit.bytes.end) - unit.bytes.start) as usize;
-                Ok::<_, io::Error>(bytes.slice(from..to))
-            }
-        })
-        .buffered(AHEAD)
+) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let (room, busy) = (inner.sending.clone(), Busy::new(&inner.busy));
+    let units = opened.units.clone();
+    let make = move |number| {
+        let (inner, store, opened) = (inner.clone(), store.clone(), opened.clone());
+        async move { inner.unit(&store, &opened, number, &inner.unit_hits).await }
+    };
+    sending::send(room, units, range, make, busy)
 }
 
 impl Inner {
@@ -322,16 +305,6 @@ impl Inner {
             Ok((Arc::new(opened), weight))
         };
         self.recipes.get(&key, &self.recipe_hits, open).await
-    }
-
-    /// A unit whose bytes keep their room until they are sent.
-    async fn sent(&self, store: &Store, opened: &Arc<Opened>, number: usize) -> Result<Bytes, DedupError> {
-        let unit = &opened.units[number];
-        let length = pieces(unit.bytes.end - unit.bytes.start).min(self.most_sending);
-        let room = self.sending.clone().acquire_many_owned(length).await;
-        let room = room.map_err(|_| DedupError::Thread(opened.digest.to_string()))?;
-        let bytes = self.unit(store, opened, number, &self.unit_hits).await?;
-        Ok(Bytes::from_owner(Held { bytes, _room: room }))
     }
 
     async fn unit(
@@ -438,17 +411,5 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Bytes with the room that they take.
-struct Held {
-    bytes: Bytes,
-    _room: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }

@@ -30,6 +30,8 @@ pub struct Settings {
     pub frames: u64,
     /// Restored parts of blobs that are kept in memory, in bytes.
     pub restored: u64,
+    /// Restored parts of blobs that are being sent, in bytes.
+    pub sending: u64,
     /// Opened recipes that are kept in memory, in bytes.
     pub recipes: u64,
     /// Memory of all restoring that is under way, in bytes.
@@ -47,6 +49,7 @@ impl Default for Settings {
             keep_intact: false,
             frames: 128 << 20,
             restored: 64 << 20,
+            sending: 64 << 20,
             recipes: 64 << 20,
             working: 256 << 20,
         }

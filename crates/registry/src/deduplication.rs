@@ -73,8 +73,9 @@ impl DeduplicationSettings {
             keep_intact: self.keep_intact,
             frames: memory / 4,
             restored: memory / 8,
+            sending: memory / 8,
             recipes: memory / 8,
-            working: memory / 2,
+            working: memory * 3 / 8,
             ..Settings::default()
         }
     }

@@ -1,0 +1,290 @@
+//! Sends units of a blob to a client, in small pieces, from memory that slow clients cannot keep.
+//!
+//! A request holds one unit while it is sent, and has the next one made meanwhile. The memory of all that are held is bounded. Where there is none left,
+//! a request that nobody has read from for some seconds loses its unit: if its client goes on, the unit is made again.
+
+use std::future::Future;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{self, Stream};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::error::DedupError;
+use crate::units::Unit;
+
+/// Bytes that are given to a connection at once. They are copied, so that a connection that keeps them keeps no unit.
+const PIECE: u64 = 64 << 10;
+/// A client that takes no piece in this time may lose its unit to others.
+const IDLE: Duration = Duration::from_secs(5);
+/// How often it is looked for such clients while somebody waits for memory.
+const LOOK: Duration = Duration::from_millis(200);
+/// Memory is counted in pieces of this many bytes.
+const COUNTED: u64 = 4096;
+
+/// The memory for units that are sent.
+pub(crate) struct Room {
+    free: Arc<Semaphore>,
+    most: u32,
+    holders: Mutex<Vec<Weak<Holder>>>,
+}
+
+/// What one request holds.
+#[derive(Default)]
+struct Holder(Mutex<Option<Held>>);
+
+struct Held {
+    number: usize,
+    bytes: Bytes,
+    used: Instant,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Room {
+    /// So many bytes.
+    pub(crate) fn new(bytes: u64) -> Self {
+        let most = counted(bytes);
+        Self {
+            free: Arc::new(Semaphore::new(most as usize)),
+            most,
+            holders: Mutex::default(),
+        }
+    }
+
+    fn holder(&self) -> Arc<Holder> {
+        let holder = Arc::new(Holder::default());
+        let mut holders = self.holders.lock();
+        // Before the list grows, those that are gone leave it.
+        if holders.len() == holders.capacity() {
+            holders.retain(|holder| holder.strong_count() > 0);
+        }
+        holders.push(Arc::downgrade(&holder));
+        holder
+    }
+
+    /// Room for so many bytes, or for all that there is if that is less.
+    async fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let wanted = counted(bytes).min(self.most);
+        loop {
+            let taken = self.free.clone().acquire_many_owned(wanted);
+            match tokio::time::timeout(LOOK, taken).await {
+                Ok(taken) => return taken.ok(),
+                Err(_) => self.take_from_idle(),
+            }
+        }
+    }
+
+    fn take_from_idle(&self) {
+        let holders: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
+        for holder in holders {
+            let mut held = holder.0.lock();
+            if held.as_ref().is_some_and(|held| held.used.elapsed() >= IDLE) {
+                *held = None;
+            }
+        }
+    }
+}
+
+fn counted(bytes: u64) -> u32 {
+    let pieces = bytes.div_ceil(COUNTED).clamp(1, Semaphore::MAX_PERMITS as u64);
+    u32::try_from(pieces).unwrap_or(u32::MAX)
+}
+
+impl Holder {
+    /// The bytes from a place in a unit on, at most a piece; nothing if another unit is held, or none.
+    fn piece(&self, number: usize, from: u64, to: u64) -> Option<Bytes> {
+        let mut held = self.0.lock();
+        let held = held.as_mut().filter(|held| held.number == number)?;
+        held.used = Instant::now();
+        let to = to.min(from + PIECE);
+        held.bytes
+            .get(from as usize..to as usize)
+            .map(Bytes::copy_from_slice)
+    }
+}
+
+/// The next unit, which is made while the one before is sent. It is given up if nobody waits for it any more.
+struct Ahead(JoinHandle<()>);
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Sender<F, G> {
+    room: Arc<Room>,
+    units: Arc<[Unit]>,
+    make: Arc<F>,
+    range: Range<u64>,
+    holder: Arc<Holder>,
+    ahead: Option<Ahead>,
+    /// Something that is to last as long as the stream.
+    _guard: G,
+}
+
+/// The bytes of a range, in pieces. `make` makes a unit by its number.
+pub(crate) fn send<F, U, G>(
+    room: Arc<Room>,
+    units: Arc<[Unit]>,
+    range: Range<u64>,
+    make: F,
+    guard: G,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static
+where
+    F: Fn(usize) -> U + Send + Sync + 'static,
+    U: Future<Output = Result<Bytes, DedupError>> + Send + 'static,
+    G: Send + 'static,
+{
+    let holder = room.holder();
+    let sender = Sender {
+        room,
+        units,
+        make: Arc::new(make),
+        range,
+        holder,
+        ahead: None,
+        _guard: guard,
+    };
+    stream::try_unfold(sender, |mut sender| async move {
+        Ok(sender.next().await?.map(|piece| (piece, sender)))
+    })
+}
+
+impl<F, U, G> Sender<F, G>
+where
+    F: Fn(usize) -> U + Send + Sync + 'static,
+    U: Future<Output = Result<Bytes, DedupError>> + Send + 'static,
+{
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        if self.range.is_empty() {
+            return Ok(None);
+        }
+        let number = crate::units::within(&self.units, &self.range).start;
+        let Some(unit) = self.units.get(number).map(|unit| unit.bytes.clone()) else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        let (from, to) = (
+            self.range.start - unit.start,
+            self.range.end.min(unit.end) - unit.start,
+        );
+        let piece = match self.holder.piece(number, from, to) {
+            Some(piece) => piece,
+            None => {
+                self.hold(number, unit.end - unit.start).await?;
+                let piece = self.holder.piece(number, from, to);
+                piece.ok_or(io::ErrorKind::UnexpectedEof)?
+            }
+        };
+        self.range.start += piece.len() as u64;
+        if self.range.start >= unit.end {
+            *self.holder.0.lock() = None;
+        }
+        Ok(Some(piece))
+    }
+
+    /// Has a unit made, and the one after it begun.
+    async fn hold(&mut self, number: usize, length: u64) -> io::Result<()> {
+        *self.holder.0.lock() = None;
+        let room = self.room.take(length).await;
+        let room = room.ok_or_else(|| io::Error::other("nothing is restored any more"))?;
+        let bytes = (self.make)(number).await.map_err(io::Error::from)?;
+        *self.holder.0.lock() = Some(Held {
+            number,
+            bytes,
+            used: Instant::now(),
+            _room: room,
+        });
+        let next = number + 1;
+        let is_wanted = self
+            .units
+            .get(next)
+            .is_some_and(|unit| unit.bytes.start < self.range.end);
+        self.ahead = is_wanted.then(|| {
+            let make = self.make.clone();
+            Ahead(tokio::spawn(async move {
+                // A failure is told when the unit is asked for.
+                let _ = make(next).await;
+            }))
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+    use crate::units::of_plain;
+
+    const SIZE: u64 = 10 << 20;
+
+    fn byte(at: u64) -> u8 {
+        (at / 1000 % 251) as u8
+    }
+
+    fn sending(
+        room: &Arc<Room>,
+        range: Range<u64>,
+        made: &Arc<Mutex<Vec<usize>>>,
+    ) -> impl Stream<Item = io::Result<Bytes>> + use<> {
+        let units: Arc<[Unit]> = of_plain(SIZE).into();
+        let (all, made) = (units.clone(), made.clone());
+        let make = move |number: usize| {
+            made.lock().push(number);
+            let unit = all[number].bytes.clone();
+            async move { Ok(unit.map(byte).collect::<Vec<u8>>().into()) }
+        };
+        Box::pin(send(room.clone(), units, range, make, ()))
+    }
+
+    #[tokio::test]
+    async fn a_range_comes_whole_and_in_small_pieces() {
+        let (room, made) = (Arc::new(Room::new(64 << 20)), Arc::default());
+        for range in [
+            0..SIZE,
+            5..6,
+            (4 << 20) - 1..(4 << 20) + 1,
+            7..7,
+            (8 << 20) + 3..SIZE,
+        ] {
+            let mut all = Vec::new();
+            let mut stream = sending(&room, range.clone(), &made);
+            while let Some(piece) = stream.next().await {
+                let piece = piece.unwrap();
+                assert!(!piece.is_empty() && piece.len() as u64 <= PIECE);
+                all.extend_from_slice(&piece);
+            }
+            assert!(all.into_iter().eq(range.map(byte)));
+        }
+        assert_eq!(room.free.available_permits(), room.most as usize);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_stand_still_keep_no_others_waiting() {
+        // Room for one unit.
+        let (room, made) = (Arc::new(Room::new(4 << 20)), Arc::default());
+        let mut slow = sending(&room, 0..SIZE, &made);
+        let first = slow.next().await.unwrap().unwrap();
+        let other = sending(&room, 0..4 << 20, &made).map(|piece| piece.unwrap().len() as u64);
+        let begun = Instant::now();
+        let sum = tokio::time::timeout(
+            Duration::from_secs(600),
+            other.fold(0, |sum, length| async move { sum + length }),
+        )
+        .await;
+        assert_eq!(sum, Ok(4 << 20));
+        assert!(begun.elapsed() >= IDLE - LOOK);
+        // The slow one goes on where it was.
+        let second = slow.next().await.unwrap().unwrap();
+        let start = first.len() as u64;
+        assert!(second.into_iter().eq((start..start + PIECE).map(byte)));
+    }
+}
