@@ -262,7 +262,9 @@ fn replace(
     if !is_as_seen || users.is_empty() {
         return Ok(None);
     }
+    // First, so that their chunks are looked for in the new ones.
+    recipes::leave(tx, old)?;
     let keys = record_packs(tx, new)?;
-    recipes::move_to(tx, &users, old, &keys)?;
+    recipes::move_to(tx, &users, &keys)?;
     Ok(Some(keys))
 }

@@ -111,12 +111,13 @@ async fn packs_are_replaced_if_the_same_recipes_need_them() {
             .map(|pack| pack.key)
             .collect();
         assert_eq!(old.len(), 2);
-        let pieces: [&[u8]; 4] = [&[1; CHUNK], &[2; CHUNK], &[3; CHUNK], b"end"];
+        let pieces: [&[u8]; 5] = [&[1; CHUNK], &[2; CHUNK], &[3; CHUNK], &[1, 2], &[2, 3]];
         let replacement = PackReplacement {
             old: old.clone(),
             new: vec![pack(store, &pieces).await],
             users: vec![digest(&one), digest(&two)],
         };
+        let layers = [&one, &two, &three].map(|bytes| layer(bytes)).to_vec();
         // A recipe comes that needs one of them.
         push_apart(store, &a, &three).await;
         assert!(
@@ -133,6 +134,10 @@ async fn packs_are_replaced_if_the_same_recipes_need_them() {
             users: [&one, &two, &three].map(|bytes| digest(bytes)).to_vec(),
             ..replacement
         };
+        store
+            .put_manifest(&a, &manifest("all", layers), &[])
+            .await
+            .unwrap();
         let before = store.recipe(&digest(&one)).await.unwrap().unwrap();
         assert!(store.replace_packs(&replacement).await.unwrap());
         assert!(

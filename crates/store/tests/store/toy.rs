@@ -1,4 +1,4 @@
-//! The simplest deduplicator: a blob's chunks are its pieces of 64 bytes. A pack is its chunks, one after the other, each with its length
+//! The simplest deduplicator: a blob's chunks are its pieces of 64 bytes, or of more if it is large. A pack is its chunks, one after the other, each with its length
 //! before it; a recipe is the digests of its chunks.
 
 use std::collections::BTreeMap;
@@ -21,22 +21,26 @@ pub(crate) fn chunk_digest(chunk: &[u8]) -> ChunkDigest {
     hex::decode(hex).unwrap().try_into().unwrap()
 }
 
-/// Bytes with chunks of these numbers, and a short one at the end.
+/// Bytes with chunks of these numbers, and a short one at the end, which no others have.
 pub(crate) fn of_chunks(numbers: &[u8]) -> Vec<u8> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| [*number; CHUNK]).collect();
-    bytes.extend_from_slice(b"end");
+    bytes.extend_from_slice(numbers);
     bytes
 }
 
 pub(crate) fn pack_of(chunks: &[&[u8]]) -> Vec<u8> {
-    let pieces = chunks.iter().map(|chunk| [&[chunk.len() as u8], *chunk].concat());
+    let pieces = chunks.iter().map(|chunk| {
+        let length = u16::try_from(chunk.len()).unwrap();
+        [&length.to_le_bytes(), *chunk].concat()
+    });
     pieces.collect::<Vec<_>>().concat()
 }
 
 fn chunks_in(mut pack: &[u8]) -> BTreeMap<ChunkDigest, Vec<u8>> {
     let mut chunks = BTreeMap::new();
-    while let Some((length, rest)) = pack.split_first() {
-        let (chunk, rest) = rest.split_at(usize::from(*length).min(rest.len()));
+    while let Some((length, rest)) = pack.split_at_checked(2) {
+        let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
+        let (chunk, rest) = rest.split_at(length.min(rest.len()));
         chunks.insert(chunk_digest(chunk), chunk.to_vec());
         pack = rest;
     }
@@ -110,7 +114,8 @@ pub(crate) async fn written(store: &Store, blob: &Blob) -> Option<NewRecipe> {
         .collect::<std::io::Result<Vec<Bytes>>>()
         .ok()?
         .concat();
-    let chunks: Vec<&[u8]> = bytes.chunks(CHUNK).collect();
+    let size = if bytes.len() < 10_000 { CHUNK } else { 8192 };
+    let chunks: Vec<&[u8]> = bytes.chunks(size).collect();
     let digests: Vec<ChunkDigest> = chunks.iter().map(|chunk| chunk_digest(chunk)).collect();
     let here = store.chunks_here(&digests).await.unwrap();
     let is_new = |place: &usize| here[*place].is_none();
