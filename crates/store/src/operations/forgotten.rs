@@ -18,13 +18,15 @@ impl Store {
     pub(crate) async fn recall_forgotten(&self) -> Result<()> {
         let links = self.recall(forgotten::links, forgotten::recall_link).await?;
         let blobs = self.recall(forgotten::blobs, forgotten::recall_blob).await?;
+        let recipes = self.recall(forgotten::recipes, forgotten::recall_recipe).await?;
         let repositories = self
             .recall(forgotten::repositories, forgotten::recall_repository)
             .await?;
-        if links + blobs + repositories > 0 {
+        if links + blobs + recipes + repositories > 0 {
             tracing::info!(
                 links,
                 blobs,
+                recipes,
                 repositories,
                 "the next collection looks at what an earlier program left"
             );

@@ -131,17 +131,19 @@ pub(crate) fn waiting(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
     row.map_or(Ok(0), |mut row| row.unsigned(0))
 }
 
+/// Four figures in one row.
+fn figures(tx: &mut dyn Transaction, sql: &str) -> Result<[u64; 4], DatabaseError> {
+    let mut found = [0; 4];
+    if let Some(mut row) = tx.first(sql, &[])? {
+        for (place, figure) in found.iter_mut().enumerate() {
+            *figure = row.unsigned(place)?;
+        }
+    }
+    Ok(found)
+}
+
 /// The room that everything takes up. Reads all blobs, packs and recipes.
 pub(crate) fn space(tx: &mut dyn Transaction) -> Result<Space, DatabaseError> {
-    let mut figures = |sql: &str| -> Result<[u64; 4], DatabaseError> {
-        let mut found = [0; 4];
-        if let Some(mut row) = tx.first(sql, &[])? {
-            for (place, figure) in found.iter_mut().enumerate() {
-                *figure = row.unsigned(place)?;
-            }
-        }
-        Ok(found)
-    };
     let sum = |column: &str| format!("CAST(COALESCE(SUM({column}), 0) AS BIGINT)");
     let if_intact = |value: &str| {
         sum(&format!(
@@ -149,27 +151,17 @@ pub(crate) fn space(tx: &mut dyn Transaction) -> Result<Space, DatabaseError> {
             intact::IS_INTACT
         ))
     };
-    let [blobs, blob_bytes, intact, intact_bytes] = figures(&format!(
-        "SELECT COUNT(*), {}, {}, {} FROM blobs",
-        sum("size"),
-        if_intact("1"),
-        if_intact("size")
-    ))?;
-    let [packs, pack_bytes, chunks, chunk_bytes] = figures(&format!(
-        "SELECT COUNT(*), {}, {}, {} FROM packs",
-        sum("size"),
-        sum("chunks"),
-        sum("plain")
-    ))?;
-    let [recipes, recipe_bytes, plain_bytes, _] = figures(&format!(
-        "SELECT COUNT(*), {}, {}, 0 FROM recipes",
-        sum("size"),
-        sum("plain")
-    ))?;
-    let [waiting, small, ..] = figures(
-        "SELECT (SELECT COUNT(*) FROM blobs WHERE dedup_state = 'waiting'),
-         (SELECT COUNT(*) FROM blobs WHERE dedup_state = 'small'), 0, 0",
-    )?;
+    let (size, plain, chunks) = (sum("size"), sum("plain"), sum("chunks"));
+    let (one, its_size) = (if_intact("1"), if_intact("size"));
+    let sql = format!("SELECT COUNT(*), {size}, {one}, {its_size} FROM blobs");
+    let [blobs, blob_bytes, intact, intact_bytes] = figures(tx, &sql)?;
+    let sql = format!("SELECT COUNT(*), {size}, {chunks}, {plain} FROM packs");
+    let [packs, pack_bytes, chunks, chunk_bytes] = figures(tx, &sql)?;
+    let sql = format!("SELECT COUNT(*), {size}, {plain}, 0 FROM recipes");
+    let [recipes, recipe_bytes, plain_bytes, _] = figures(tx, &sql)?;
+    let of_state = |state: &str| format!("(SELECT COUNT(*) FROM blobs WHERE dedup_state = '{state}')");
+    let sql = format!("SELECT {}, {}, 0, 0", of_state("waiting"), of_state("small"));
+    let [waiting, small, ..] = figures(tx, &sql)?;
     let reasons = tx.query(
         "SELECT dedup_problem, COUNT(*) FROM blobs WHERE dedup_state = 'kept'
          GROUP BY dedup_problem ORDER BY COUNT(*) DESC, dedup_problem LIMIT $1",

@@ -54,6 +54,25 @@ pub(crate) fn blobs(
     rows.into_iter().map(|mut row| row.parsed(0)).collect()
 }
 
+/// Recipes of blobs that are gone, after one: a program that does not know recipes has taken these blobs.
+pub(crate) fn recipes(
+    tx: &mut dyn Transaction,
+    n: usize,
+    after: Option<&Digest>,
+) -> Result<Vec<Digest>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT digest FROM recipes WHERE digest > $1
+         AND NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.digest = recipes.digest) ORDER BY digest LIMIT $2",
+        &[after.map(Digest::to_string).unwrap_or_default().into(), n.into()],
+    )?;
+    rows.into_iter().map(|mut row| row.parsed(0)).collect()
+}
+
+/// The recipe goes, and the next collection looks at its packs.
+pub(crate) fn recall_recipe(tx: &mut dyn Transaction, digest: &Digest) -> Result<(), DatabaseError> {
+    super::recipes::forget(tx, digest, 0)
+}
+
 /// The next collection looks at this blob.
 pub(crate) fn recall_blob(tx: &mut dyn Transaction, digest: &Digest) -> Result<(), DatabaseError> {
     tx.execute(

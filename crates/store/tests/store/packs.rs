@@ -94,6 +94,7 @@ async fn pack(store: &Store, chunks: &[&[u8]]) -> NewPack {
     }
 }
 
+// One function, since each step needs what the one before it left.
 #[tokio::test]
 async fn packs_are_replaced_if_the_same_recipes_need_them() {
     for test in engines(no_grace).await {

@@ -310,6 +310,25 @@ async fn a_scrub_finds_wrong_bytes_in_packs_and_recipes() {
     }
 }
 
+/// A program that knows the fourth schema takes a blob without its recipe.
+#[tokio::test]
+async fn a_recipe_that_an_older_program_has_left_goes_after_a_scrub() {
+    for test in engines(no_grace).await {
+        let (store, a) = (&test.store, name("a"));
+        push_apart(store, &a, &of_chunks(&[1, 2])).await;
+        files_become(&test, 2).await;
+        let root = test.directory.path().to_owned();
+        let taking = std::thread::spawn(move || {
+            crate::upgrade::raw::Raw::open(&root).run("DELETE FROM repository_blobs; DELETE FROM blobs");
+        });
+        taking.join().unwrap();
+        store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+        assert_nothing_forgotten(test.directory.path());
+        collect(&test).await;
+        files_become(&test, 0).await;
+    }
+}
+
 /// Whether backups are supported here: of embedded records and files.
 fn has_backups() -> bool {
     std::env::var_os(POSTGRES).is_none() && std::env::var_os(S3).is_none()
