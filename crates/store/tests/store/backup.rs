@@ -114,7 +114,7 @@ async fn a_damaged_backup_is_not_restored() {
         push(store, &a, b"sound").await.unwrap();
         let backup = test.directory.path().join("backup");
         store.backup(&backup, |_| ()).await.unwrap();
-        let path = |blob: &Blob| backup.join("objects").join(key(&blob));
+        let path = |blob: &Blob| backup.join("objects").join(key(blob));
         std::fs::remove_file(path(&wrong)).unwrap();
         std::fs::write(path(&wrong), b"wr0ng").unwrap();
         std::fs::remove_file(path(&lost)).unwrap();
@@ -146,7 +146,7 @@ async fn damaged_backup(test: &TestStore) -> (PathBuf, NewManifest) {
         .unwrap();
     let backup = test.directory.path().join("backup");
     store.backup(&backup, |_| ()).await.unwrap();
-    let path = |blob: &Blob| backup.join("objects").join(key(&blob));
+    let path = |blob: &Blob| backup.join("objects").join(key(blob));
     for blob in [&wrong, &idle] {
         std::fs::remove_file(path(blob)).unwrap();
         std::fs::write(path(blob), b"wr0ng").unwrap();
