@@ -265,6 +265,7 @@ const FOR_TESTS: &[(&str, &[&str])] = &[
             "xebec-trust",
             "xebec-upstream",
             "xebec-volume",
+            "xebec-zstd-frames",
         ],
     ),
 ];
