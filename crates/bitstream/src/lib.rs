@@ -1,8 +1,11 @@
 //! Bits of a compressed stream. In deflate (RFC 1951, 3.1.1) and in the heads of zstd (RFC 8878) the lowest bit of a byte comes first.
+//! [`range`] codes bits of which one is likelier than the other.
 //!
 //! Promise: a writer may begin in the middle of a byte, and a reader that passes the end of its input says so, and never panics.
 //!
 //! May use: nothing.
+
+pub mod range;
 
 /// Gathers bits into bytes.
 #[derive(Debug, Clone, Default)]

@@ -236,11 +236,16 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::block::literals_of;
     use xebec_testkit::corpus;
+
+    /// Made once: each case takes some of it.
+    static TEXT: LazyLock<Vec<u8>> = LazyLock::new(|| corpus::bytes("text"));
 
     /// Reads all, in pieces of these sizes, and writes each block again.
     fn read_and_write(input: &[u8], pieces: &[usize]) -> Result<(Vec<u8>, Vec<u8>, usize), InvalidZstd> {
@@ -314,7 +319,7 @@ mod tests {
         #[test]
         fn pieces_make_no_difference(seed in any::<u64>(), sizes in prop::collection::vec(1..3000_usize, 1..20), level in -5..12) {
             let mut numbers = corpus::Numbers(seed);
-            let text = corpus::bytes("text");
+            let text = &*TEXT;
             let plain: Vec<u8> = (0..20).flat_map(|_| {
                 let from = numbers.below(text.len() - 5000);
                 text[from..from + numbers.below(5000)].to_vec()
@@ -330,7 +335,7 @@ mod tests {
         #[test]
         fn damage_is_no_panic(seed in any::<u64>(), place in any::<usize>(), byte in any::<u8>(), end in any::<usize>()) {
             let mut numbers = corpus::Numbers(seed);
-            let text = corpus::bytes("text");
+            let text = &*TEXT;
             let from = numbers.below(text.len() - 9000);
             let mut compressed = zstd::encode_all(&text[from..from + 9000], (seed % 20) as i32).unwrap();
             let place = place % compressed.len();

@@ -25,7 +25,7 @@ enum State {
 /// Makes the bits of one stretch.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    decoder: Decoder,
+    decoder: Decoder<Vec<u8>>,
     stretch: Stretch,
     state: State,
     is_last: bool,
