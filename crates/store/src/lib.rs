@@ -64,7 +64,7 @@ pub use self::operations::{
 };
 pub use self::recipes::{
     ChunkDigest, DedupTask, Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackRecord, PackReplacement,
-    RecipeRecord, Recording, Space,
+    RecipeRecord, Recording, RepositorySpace, Space,
 };
 pub use self::store::{Restore, Store};
 pub use self::watched::{Sums, Transactions, Waiting};

@@ -163,6 +163,21 @@ pub struct Space {
     pub waiting: u64,
     /// Blobs that are too small for that.
     pub small: u64,
+    /// Blobs that could not be taken apart, for any reason.
+    pub kept_blobs: u64,
     /// Why blobs stay intact, and how many: the most common reasons, 64 at most.
     pub kept: Vec<(String, u64)>,
+}
+
+/// The room of the blobs of one repository. Other repositories may have some of them, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepositorySpace {
+    /// Its blobs.
+    pub blobs: u64,
+    /// Their bytes, as they were pushed.
+    pub bytes: u64,
+    /// Those of them that are kept as recipes only.
+    pub recipes: u64,
+    /// The bytes of these, as they were pushed.
+    pub recipe_bytes: u64,
 }

@@ -14,10 +14,11 @@ use crate::error::{Result, StoreError};
 use crate::model::{Blob, Garbage};
 use crate::objects::{BlobReader, Objects};
 use crate::pulls::Pulls;
+use crate::recipes::Space;
 use crate::records::garbage;
 use crate::sessions::Sessions;
 use crate::upload_counts::UploadCounts;
-use crate::watched::{Check, Remembered, Sums, Transactions, Waiting};
+use crate::watched::{Check, Lately, Remembered, Sums, Transactions, Waiting};
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub(crate) pulls: Pulls,
     pub(crate) sums: Remembered<Sums>,
     pub(crate) waiting: Remembered<Waiting>,
+    pub(crate) last_space: Remembered<Arc<Space>>,
+    pub(crate) space: Lately<Arc<Space>>,
     pub(crate) answered: Check,
     pub(crate) restorer: OnceLock<Arc<dyn Restore>>,
     pub(crate) reads: Mutex<Transactions>,
@@ -86,6 +89,8 @@ impl Store {
                 pulls: Pulls::default(),
                 sums: Remembered::default(),
                 waiting: Remembered::default(),
+                last_space: Remembered::default(),
+                space: Lately::default(),
                 answered: Check::default(),
                 restorer: OnceLock::new(),
                 reads: Mutex::default(),

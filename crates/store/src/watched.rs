@@ -79,7 +79,7 @@ impl<T> Default for Remembered<T> {
     }
 }
 
-impl<T: Copy> Remembered<T> {
+impl<T: Clone> Remembered<T> {
     /// The value that was read last, and whether the caller is the one that reads it again, since the last reading began longer ago
     /// than `age`.
     pub(crate) fn get(&self, age: Duration) -> (Option<T>, bool) {
@@ -88,7 +88,7 @@ impl<T: Copy> Remembered<T> {
         if is_old {
             state.begun = Some(Instant::now());
         }
-        (state.value, is_old)
+        (state.value.clone(), is_old)
     }
 
     /// Takes over what was read.
@@ -117,5 +117,33 @@ impl Check {
         let outcome = check.await;
         *last = Some((Instant::now(), outcome.clone()));
         outcome
+    }
+}
+
+/// A value that is read again when it is old and somebody wants it. All others who want it meanwhile wait for that one.
+pub(crate) struct Lately<T>(tokio::sync::Mutex<Option<(Instant, T)>>);
+
+impl<T> Default for Lately<T> {
+    fn default() -> Self {
+        Self(tokio::sync::Mutex::new(None))
+    }
+}
+
+impl<T: Clone> Lately<T> {
+    /// The value, which is no older than `age`. A failure is the caller's who has read; the next one tries again.
+    pub(crate) async fn get<E>(
+        &self,
+        age: Duration,
+        read: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let mut last = self.0.lock().await;
+        if let Some((at, value)) = &*last
+            && at.elapsed() < age
+        {
+            return Ok(value.clone());
+        }
+        let value = read.await?;
+        *last = Some((Instant::now(), value.clone()));
+        Ok(value)
     }
 }

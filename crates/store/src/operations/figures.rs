@@ -1,11 +1,14 @@
 //! Figures of a store's contents, and whether its engines answer, for those who watch it. Watchers ask often: sums over all records are
 //! read again only now and then, in the background, and the object store is asked once in some seconds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
-use crate::records::{blobs, figures};
+use crate::name::RepositoryName;
+use crate::recipes::{RepositorySpace, Space};
+use crate::records::{blobs, dedup, figures, repositories};
 use crate::store::Store;
 use crate::watched::{Sums, Transactions, Waiting};
 
@@ -13,6 +16,10 @@ use crate::watched::{Sums, Transactions, Waiting};
 const SUMS: Duration = Duration::from_secs(300);
 /// The manifests that wait to be indexed are counted again after this time.
 const WAITING: Duration = Duration::from_secs(10);
+/// The room that everything takes up is added up again after this time.
+const SPACE: Duration = Duration::from_secs(60);
+/// Of a repository with more blobs, nobody adds up their room while somebody waits.
+const MOST_BLOBS: usize = 10_000;
 /// Whether the object store answers is found out again after this time.
 const ANSWERED: Duration = Duration::from_secs(5);
 /// An object store that does not answer within this time does not answer.
@@ -39,6 +46,47 @@ impl Store {
             self.read_behind(figures::waiting, move |waiting| store.inner.waiting.set(waiting));
         }
         last
+    }
+
+    /// The same of the room that everything takes up: what [`Store::space_of_late`] says, or said. It waits for nothing.
+    pub fn last_space(&self) -> Option<Arc<Space>> {
+        let (last, is_old) = self.inner.last_space.get(SPACE);
+        if is_old {
+            let store = self.clone();
+            tokio::spawn(async move {
+                match store.space_of_late().await {
+                    Ok(space) => store.inner.last_space.set(space),
+                    Err(error) => tracing::debug!("{error}"),
+                }
+            });
+        }
+        last
+    }
+
+    /// The room that everything takes up, as it was a minute ago at most: see [`Store::space`]. Of several that ask at the same time, one
+    /// reads the records.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn space_of_late(&self) -> Result<Arc<Space>> {
+        let read = async { self.space().await.map(Arc::new) };
+        self.inner.space.get(SPACE, read).await
+    }
+
+    /// The room of a repository's blobs; none if there is no such repository, or if it has more than 10,000 blobs.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn repository_space(&self, repository: &RepositoryName) -> Result<Option<RepositorySpace>> {
+        let name = repository.clone();
+        self.read_records(
+            "add up the room of a repository",
+            move |tx| match repositories::find(tx, &name)? {
+                Some(repository) => dedup::repository_space(tx, repository, MOST_BLOBS),
+                None => Ok(None),
+            },
+        )
+        .await
     }
 
     /// The transactions that read, and those that write, of this process.

@@ -5,7 +5,7 @@
 use crate::database::{DatabaseError, Transaction};
 use crate::digest::Digest;
 use crate::model::Blob;
-use crate::recipes::{DedupTask, Space};
+use crate::recipes::{DedupTask, RepositorySpace, Space};
 use crate::records::intact;
 
 /// So many blobs that wait are looked at in one transaction.
@@ -160,8 +160,8 @@ pub(crate) fn space(tx: &mut dyn Transaction) -> Result<Space, DatabaseError> {
     let sql = format!("SELECT COUNT(*), {size}, {plain}, 0 FROM recipes");
     let [recipes, recipe_bytes, plain_bytes, _] = figures(tx, &sql)?;
     let of_state = |state: &str| format!("(SELECT COUNT(*) FROM blobs WHERE dedup_state = '{state}')");
-    let sql = format!("SELECT {}, {}, 0, 0", of_state("waiting"), of_state("small"));
-    let [waiting, small, ..] = figures(tx, &sql)?;
+    let states = ["waiting", "small", "kept"].map(of_state).join(", ");
+    let [waiting, small, kept_blobs, _] = figures(tx, &format!("SELECT {states}, 0"))?;
     let reasons = tx.query(
         "SELECT dedup_problem, COUNT(*) FROM blobs WHERE dedup_state = 'kept'
          GROUP BY dedup_problem ORDER BY COUNT(*) DESC, dedup_problem LIMIT $1",
@@ -184,6 +184,36 @@ pub(crate) fn space(tx: &mut dyn Transaction) -> Result<Space, DatabaseError> {
         plain_bytes,
         waiting,
         small,
+        kept_blobs,
         kept: kept.collect::<Result<_, DatabaseError>>()?,
     })
+}
+
+/// The room of a repository's blobs; none if it has more than `most`. Reads as many records as it has blobs, `most` and one at most.
+pub(crate) fn repository_space(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    most: usize,
+) -> Result<Option<RepositorySpace>, DatabaseError> {
+    let recipe = intact::IS_NOT_INTACT;
+    let found = tx.first(
+        &format!(
+            "SELECT COUNT(*), CAST(COALESCE(SUM(blobs.size), 0) AS BIGINT),
+             CAST(COALESCE(SUM(CASE WHEN {recipe} THEN 1 ELSE 0 END), 0) AS BIGINT),
+             CAST(COALESCE(SUM(CASE WHEN {recipe} THEN blobs.size ELSE 0 END), 0) AS BIGINT)
+             FROM (SELECT digest FROM repository_blobs WHERE repository = $1 LIMIT $2) AS those
+             JOIN blobs ON blobs.digest = those.digest"
+        ),
+        &[repository.into(), most.saturating_add(1).into()],
+    )?;
+    let Some(mut row) = found else {
+        return Ok(None);
+    };
+    let space = RepositorySpace {
+        blobs: row.unsigned(0)?,
+        bytes: row.unsigned(1)?,
+        recipes: row.unsigned(2)?,
+        recipe_bytes: row.unsigned(3)?,
+    };
+    Ok((space.blobs <= most as u64).then_some(space))
 }

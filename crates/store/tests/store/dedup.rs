@@ -149,8 +149,23 @@ async fn the_room_of_everything_is_added_up() {
             plain_bytes: 2 * bytes,
             waiting: 0,
             small: 0,
+            kept_blobs: 1,
             kept: vec![("it is small".to_owned(), 1)],
         };
         assert_eq!(space, wanted, "{}", test.engine);
+        let of_repository = RepositorySpace {
+            blobs: 3,
+            bytes: 2 * bytes + 4,
+            recipes: 2,
+            recipe_bytes: 2 * bytes,
+        };
+        let found = store.repository_space(&a).await.unwrap();
+        assert_eq!(found, Some(of_repository), "{}", test.engine);
+        assert_eq!(store.repository_space(&name("none")).await.unwrap(), None);
+        // For a minute it is remembered.
+        assert_eq!(*store.space_of_late().await.unwrap(), wanted);
+        push(store, &name("b"), b"one more").await.unwrap();
+        assert_eq!(*store.space_of_late().await.unwrap(), wanted);
+        assert_eq!(store.space().await.unwrap().blobs, 4);
     }
 }
