@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use xebec_access::client_of;
@@ -35,7 +36,8 @@ pub struct DeduplicationSettings {
     pub least_size: Size,
     /// How files are cut.
     pub chunks: Cutting,
-    /// The level of zstd for packs.
+    /// The level of zstd for packs, from 1 to 22.
+    #[serde(deserialize_with = "level")]
     pub level: i32,
     /// Whether the bytes that were pushed stay beside what they were taken apart to.
     pub keep_intact: bool,
@@ -43,6 +45,16 @@ pub struct DeduplicationSettings {
     pub memory: Size,
     /// Room on the disk for layers that are restored when their manifest is pulled, before they are asked for. Zero is none.
     pub ahead: Size,
+}
+
+fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let level = i32::deserialize(deserializer)?;
+    match level {
+        1..=22 => Ok(level),
+        _ => Err(D::Error::custom(format!(
+            "{level} is no level of zstd; write one from 1 to 22"
+        ))),
+    }
 }
 
 impl Default for DeduplicationSettings {

@@ -1,5 +1,5 @@
 //! Figures for Prometheus that others count or keep, read at each scrape: of upstreams, quotas, logins, webhooks and the store. A scrape
-//! waits for none of them: sums over the store are those of some minutes ago ([`Store::sums`]). Labels are names of the configuration.
+//! waits for none of them: sums over the store are those of some minutes ago ([`Store::sums`], [`Store::last_space`]). Labels are names of the configuration.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,6 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry as Figures, Unit};
+use xebec_dedup::Figures as Restoring;
 use xebec_events::Reports;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_policy::quota::Quotas;
@@ -22,7 +23,11 @@ pub(crate) fn add(to: &mut Figures, registry: &Registry) {
     of_upstreams(to, &registry.upstreams);
     of_reports(to, &registry.reports);
     of_store(to, &registry.store);
+    of_space(to, &registry.store);
     of_database(to, &registry.store);
+    if let Some(restorer) = &registry.restorer {
+        of_restoring(to, &restorer.figures());
+    }
     of_quotas(to, &registry.quotas);
     let logins = registry.guard.logins().into_iter().flatten();
     let logins = counters(logins.map(|(outcome, count)| (vec![of_outcome(outcome)], count)));
@@ -203,4 +208,85 @@ fn of_store(to: &mut Figures, store: &Store) {
     }
     let help = "When the blob was scrubbed that was so longest ago, since 1970; 0 if one never was";
     to.register_with_unit("scrubbed_last", help, Unit::Seconds, gauge(sums.scrubbed / 1000));
+}
+
+/// The room that blobs take up, and what of it deduplication saves.
+fn of_space(to: &mut Figures, store: &Store) {
+    let Some(space) = store.last_space() else {
+        return;
+    };
+    let stored = Family::<Labels, Gauge>::default();
+    for (kind, bytes) in [
+        ("intact", space.intact_bytes),
+        ("packs", space.pack_bytes),
+        ("recipes", space.recipe_bytes),
+    ] {
+        let label = vec![("kind", kind.to_owned())];
+        stored
+            .get_or_create(&label)
+            .set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+    let help = "Bytes that are stored for blobs, by what they are stored as";
+    to.register_with_unit("deduplication_stored", help, Unit::Bytes, stored);
+    for (name, help, value) in [
+        (
+            "deduplication_pushed",
+            "Bytes of blobs, as they were pushed",
+            space.blob_bytes,
+        ),
+        (
+            "deduplication_chunks_plain",
+            "Bytes of chunks without compression",
+            space.chunk_bytes,
+        ),
+        (
+            "deduplication_recipes_plain",
+            "Bytes of blobs with a recipe, without compression",
+            space.plain_bytes,
+        ),
+    ] {
+        to.register_with_unit(name, help, Unit::Bytes, gauge(value));
+    }
+    for (name, help, value) in [
+        (
+            "deduplication_chunks",
+            "Files and parts of files in packs, each of which is there once",
+            space.chunks,
+        ),
+        ("deduplication_recipes", "Blobs with a recipe", space.recipes),
+        (
+            "deduplication_waiting",
+            "Blobs that wait to be taken apart, or would if that were enabled",
+            space.waiting,
+        ),
+        (
+            "deduplication_kept",
+            "Blobs that could not be taken apart",
+            space.kept_blobs,
+        ),
+    ] {
+        to.register(name, help, gauge(value));
+    }
+}
+
+/// How often what restoring needs was there.
+fn of_restoring(to: &mut Figures, figures: &Restoring) {
+    let kinds = [
+        ("recipe", figures.recipes),
+        ("frame", figures.frames),
+        ("part", figures.units),
+        ("ahead", figures.blobs),
+    ];
+    let outcomes = kinds.into_iter().flat_map(|(kind, hits)| {
+        let labels = |outcome| vec![("kind", kind.to_owned()), of_outcome(outcome)];
+        [
+            (labels("hit"), hits.hit),
+            (labels("waited"), hits.waited),
+            (labels("missed"), hits.missed),
+        ]
+    });
+    let help = "Recipes, frames of packs, restored parts and blobs restored ahead: how often one was there when it was needed";
+    to.register("restored", help, counters(outcomes));
+    let help = "Bytes of the files of blobs that were restored ahead";
+    to.register_with_unit("restored_ahead", help, Unit::Bytes, gauge(figures.file_bytes));
 }

@@ -56,6 +56,8 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let (store, restorer) = deduplication::open_to_serve(&config.store, &config.deduplication).await?;
     let mut registry = Registry::new(store.clone());
     registry.settings = config.api.clone();
+    registry.deduplicates = config.deduplication.enabled;
+    registry.restorer = Some(restorer.clone());
     let arrived = Arc::new(Notify::new());
     registry.immutability = config.immutability.clone();
     registry.quotas = Quotas::new(config.quotas.clone());

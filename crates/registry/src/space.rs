@@ -100,6 +100,7 @@ fn as_json(figures: &Figures) -> Value {
         "plain_bytes": figures.plain_bytes,
         "waiting": figures.waiting,
         "small": figures.small,
+        "kept_blobs": figures.kept_blobs,
         "kept": kept,
     })
 }

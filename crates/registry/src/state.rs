@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use xebec_access::Guard;
+use xebec_dedup::Restorer;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::quota::Quotas;
 use xebec_store::{RepositoryName, Store, StoreError};
@@ -68,6 +69,10 @@ pub struct Registry {
     pub(crate) adding_up: tokio::sync::Mutex<()>,
     /// Whether anything may be written, or served.
     pub mode: ModeFile,
+    /// Whether blobs are taken apart.
+    pub deduplicates: bool,
+    /// The part of the store that restores blobs, for its figures.
+    pub restorer: Option<Restorer>,
     /// Requests that failed or were slow lately.
     pub activity: Activity,
     /// The parts that hear what happens.
@@ -93,6 +98,8 @@ impl Registry {
             quotas: Quotas::default(),
             adding_up: tokio::sync::Mutex::default(),
             mode: ModeFile::default(),
+            deduplicates: false,
+            restorer: None,
             activity: Activity::default(),
             listeners: Vec::new(),
             reports: Reports::default(),

@@ -7,10 +7,11 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use xebec_access::{Action, Caller, Need, Refusal};
+use xebec_dedup::Restorer;
 use xebec_store::{Digest, RepositoryName, StoreError};
 
 use super::gather::{self, Place};
-use super::view::Visitor;
+use super::view::{Space, Visitor};
 use super::{CONTENT_SECURITY_POLICY, ICON, Page, SCRIPT, STYLE, html};
 use crate::body::{self, AnswerBody};
 use crate::state::Registry;
@@ -123,6 +124,7 @@ impl<'a> Asking<'a> {
         let who = Visitor {
             name: caller.name.clone(),
             can_log_in: registry.guard.challenge_for_browsers().is_some(),
+            administers: registry.guard.may(&caller, &of_all(Action::Administer)),
         };
         Ok(Self {
             registry,
@@ -164,6 +166,7 @@ impl<'a> Asking<'a> {
             }
             Page::Login => Ok(self.login()),
             Page::Activity => Ok(self.activity().await),
+            Page::Space => self.space().await,
             Page::Style | Page::Script | Page::Icon => Ok(Content::missing(who)),
         }
     }
@@ -225,25 +228,44 @@ impl<'a> Asking<'a> {
     /// name anything: they are for administrators.
     async fn activity(&self) -> Content {
         let guard = &self.registry.guard;
-        let need = |action| Need {
-            repository: String::new(),
-            action,
-        };
         if let Some(asking) = self.logs_in() {
             return asking;
         }
-        if let Err(refusal) = guard.check(self.parts, &[need(Action::Catalog)]).await {
+        if let Err(refusal) = guard.check(self.parts, &[of_all(Action::Catalog)]).await {
             return refused(self.registry, &self.who, refusal);
         }
-        let administers = guard.may(&self.caller, &need(Action::Administer));
         let (mut errors, mut slow) = self.registry.activity.all();
         for list in [&mut errors, &mut slow] {
             list.retain(|entry| match &entry.repository {
                 Some(name) => guard.may(&self.caller, &pull(name)),
-                None => administers,
+                None => self.who.administers,
             });
         }
         Content::html(html::activity(&self.who, &errors, &slow))
+    }
+
+    /// The room that everything takes up, for administrators: sums say something of repositories that others may not see.
+    async fn space(&self) -> Result<Content, StoreError> {
+        if let Some(asking) = self.logs_in() {
+            return Ok(asking);
+        }
+        if !self.who.administers {
+            return Ok(Content::missing(&self.who));
+        }
+        let view = Space {
+            room: self.registry.store.space_of_late().await?,
+            deduplicates: self.registry.deduplicates,
+            restoring: self.registry.restorer.as_ref().map(Restorer::figures),
+        };
+        Ok(Content::html(html::space(&self.who, &view)))
+    }
+}
+
+/// What concerns no repository by itself.
+fn of_all(action: Action) -> Need {
+    Need {
+        repository: String::new(),
+        action,
     }
 }
 

@@ -96,6 +96,7 @@ pub async fn repository(
         search: search.to_owned(),
         tags: rows,
         next,
+        space: store.repository_space(name).await?,
     }))
 }
 

@@ -4,6 +4,7 @@ mod activity;
 mod image;
 mod repositories;
 mod repository;
+mod space;
 
 use maud::{DOCTYPE, Markup, html};
 use xebec_kernel::clock::rfc3339;
@@ -15,6 +16,7 @@ pub use activity::activity;
 pub use image::image;
 pub use repositories::repositories;
 pub use repository::repository;
+pub use space::space;
 
 /// Hexadecimal digits of a digest that are shown where the whole one is a link.
 const SHORT: usize = 12;
@@ -40,6 +42,7 @@ fn page(who: &Visitor, heading: &str, content: &Markup) -> Markup {
                     nav aria-label="Pages" {
                         a href="/" { "Repositories" }
                         a href="/activity" { "Activity" }
+                        @if who.administers { a href="/space" { "Space" } }
                     }
                     @match (&who.name, who.can_log_in) {
                         (Some(name), _) => span.who { "Logged in as " (name) },
@@ -150,7 +153,12 @@ mod tests {
     fn who_has_not_logged_in_is_led_there_if_they_can() {
         let shown = |name: Option<&str>, can_log_in| {
             let name = name.map(str::to_owned);
-            problem(&Visitor { name, can_log_in }, "Not found", "Nothing.")
+            let who = Visitor {
+                name,
+                can_log_in,
+                ..Visitor::default()
+            };
+            problem(&who, "Not found", "Nothing.")
         };
         assert!(shown(None, true).contains("href=\"/login\""));
         assert!(!shown(None, false).contains("/login"));

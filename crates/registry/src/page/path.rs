@@ -33,6 +33,8 @@ pub enum Page {
     },
     /// `/activity`: recent errors and slow requests.
     Activity,
+    /// `/space`: the room that everything takes up.
+    Space,
     /// `/login`: asks for a name and a password, and leads to `/`.
     Login,
     /// `/page.svg`
@@ -53,6 +55,7 @@ impl Page {
                 after: parameter(query, "after"),
             }),
             "/activity" => Some(Self::Activity),
+            "/space" => Some(Self::Space),
             "/login" => Some(Self::Login),
             "/page.svg" => Some(Self::Icon),
             "/page.css" => Some(Self::Style),
@@ -166,6 +169,7 @@ mod tests {
             assert_eq!(found.as_ref().and_then(Page::repository), Some("team/app"));
         }
         assert_eq!(Page::Activity.repository(), None);
+        assert_eq!(page("/space", ""), Some(Page::Space));
         for path in [
             "/v2/",
             "/repositories",

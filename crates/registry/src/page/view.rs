@@ -1,5 +1,10 @@
 //! The contents of pages. The server gathers them from the store for those who may read them.
 
+use std::sync::Arc;
+
+use xebec_dedup::Figures as Restoring;
+use xebec_store::{RepositorySpace, Space as Room};
+
 /// Why an image starts lazily, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Laziness {
@@ -32,6 +37,8 @@ pub struct Visitor {
     pub name: Option<String>,
     /// Whether they can log in by a browser.
     pub can_log_in: bool,
+    /// Whether they are shown what concerns all repositories together.
+    pub administers: bool,
 }
 
 /// A page of repositories.
@@ -71,6 +78,8 @@ pub struct Repository {
     pub tags: Vec<TagRow>,
     /// The last tag, if more follow.
     pub next: Option<String>,
+    /// The room that its blobs take up, unless they are too many to be added up for a page.
+    pub space: Option<RepositorySpace>,
 }
 
 /// One tag.
@@ -147,4 +156,15 @@ pub struct Referrer {
     pub kind: String,
     /// Its size in bytes.
     pub size: u64,
+}
+
+/// The page of the room that everything takes up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// The room, as it was a minute ago at most.
+    pub room: Arc<Room>,
+    /// Whether blobs are taken apart.
+    pub deduplicates: bool,
+    /// How often what restoring needs was there, since this process started; none if nothing is restored here.
+    pub restoring: Option<Restoring>,
 }

@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 use xebec_kernel::size::for_people;
+use xebec_store::RepositorySpace;
 
 use super::{command, laziness, moment, next, next_address, page, scrolling, search, short};
 use crate::page::path::encoded;
@@ -21,6 +22,7 @@ pub fn repository(who: &Visitor, view: &Repository) -> String {
             @else { (scrolling("Tags", &table(view, &path))) }
             (next(next_address(&path, &view.search, view.next.as_ref())))
         }
+        @if let Some(space) = view.space.as_ref().filter(|space| space.blobs > 0) { (room(space)) }
         @if let Some(first) = view.tags.first() {
             h2 { "Run it" }
             (command(&format!("xebec run --rm {}/{}:{}", view.host, view.name, first.tag)))
@@ -28,6 +30,19 @@ pub fn repository(who: &Visitor, view: &Repository) -> String {
         }
     };
     page(who, &view.name, &content).into_string()
+}
+
+/// A sentence on the room that its blobs take up.
+fn room(space: &RepositorySpace) -> Markup {
+    html! {
+        p.soft {
+            "Its " (space.blobs) @if space.blobs == 1 { " blob has " } @else { " blobs have " } (for_people(space.bytes)) ", as pushed."
+            @if space.recipes > 0 {
+                " " (for_people(space.recipe_bytes)) " of that, in " (space.recipes)
+                @if space.recipes == 1 { " blob, is " } @else { " blobs, are " } "kept as recipes and files that are here once."
+            }
+        }
+    }
 }
 
 fn table(view: &Repository, path: &str) -> Markup {
@@ -83,6 +98,12 @@ mod tests {
                     laziness: Laziness::Lazy,
                 }],
                 next: Some("1.0".to_owned()),
+                space: Some(RepositorySpace {
+                    blobs: 3,
+                    bytes: 50_000_000,
+                    recipes: 1,
+                    recipe_bytes: 48_800_000,
+                }),
             },
         );
         for part in [
@@ -93,6 +114,7 @@ mod tests {
             "xebec run --rm registry.example:5000/team/app:1.0",
             "/repositories/team/app?search=1&amp;after=1.0",
             "Copies of images of <strong>docker.io",
+            "Its 3 blobs have 50.0 MB, as pushed. 48.8 MB of that, in 1 blob, is kept as recipes",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
