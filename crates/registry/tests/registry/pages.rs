@@ -2,9 +2,12 @@
 
 use reqwest::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE};
 use reqwest::{Method, StatusCode};
+use xebec_access::Guard;
 use xebec_store::{Algorithm, Digest};
+use xebec_testkit::compression::Compression;
 
 use crate::auth::guard::World;
+use crate::deduplication;
 use crate::running::{Running, code};
 
 async fn page(registry: &Running, path: &str) -> String {
@@ -141,4 +144,82 @@ async fn what_the_page_of_another_site_has_a_browser_send_changes_nothing() {
     assert_eq!(code(refused).await, "DENIED");
     let own = begin(format!("http://{}", registry.address)).await.unwrap();
     assert_eq!(own.status(), StatusCode::ACCEPTED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_it_saves_that_each_file_is_kept_once_is_shown() {
+    let world = deduplication::World::new().await;
+    let registry = &world.registry;
+    let layers = [1, 2].map(|own| deduplication::layer(own, 300_000, Compression::Gzip(1)));
+    let digests = world
+        .push("team/app", &layers.each_ref().map(Vec::as_slice))
+        .await;
+    let pushed = page(registry, "/repositories/team/app").await;
+    let before = pushed.contains("Its 3 blobs have") && !pushed.contains("kept as recipes");
+    assert!(before, "{pushed}");
+    world.take_apart().await;
+    registry.get(&format!("/v2/team/app/blobs/{}", digests[0])).await;
+    let shown = page(registry, "/space").await;
+    for part in [
+        "<svg class=\"bars\"",
+        "Clients have pushed ",
+        "with 9 files or parts of files",
+        "<dt>Taken apart</dt><dd>2</dd>",
+        "<dt>Waiting</dt><dd>0</dd>",
+        "<dt>Too small</dt><dd>1</dd>",
+        "Blobs restored ahead</th><td class=\"number\">0</td><td class=\"number\">0</td><td class=\"number\">1</td>",
+        "href=\"/space\"",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let tags = page(registry, "/repositories/team/app").await;
+    assert!(tags.contains("in 2 blobs, are kept as recipes"), "{tags}");
+}
+
+#[tokio::test]
+async fn where_blobs_are_not_taken_apart_the_page_says_so() {
+    let registry = Running::start().await;
+    registry.push_image("a", "1", b"layer").await;
+    let shown = page(&registry, "/space").await;
+    for part in [
+        "deduplication.enabled</code> is not set",
+        "<dt>Would be taken apart</dt><dd>2</dd>",
+        "7 B are stored, 100 % of that",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!shown.contains("Restoring"), "{shown}");
+}
+
+/// Sums say something of repositories that their reader may not see.
+#[tokio::test]
+async fn sums_over_all_repositories_are_for_administrators() {
+    let world = World::new();
+    let settings = world.settings("administrators = [\"user:anna\"]");
+    let guard = Guard::new(settings, world.directory.path(), true).unwrap();
+    let registry = Running::with(|_| {}, |registry| registry.guard = guard).await;
+    assert_eq!(registry.get("/space").await.status(), StatusCode::UNAUTHORIZED);
+    assert!(!page(&registry, "/").await.contains("/space"));
+    for (name, status) in [("anna", StatusCode::OK), ("bob", StatusCode::NOT_FOUND)] {
+        let ask = |path| {
+            registry
+                .request(Method::GET, path)
+                .basic_auth(name, Some("secret"))
+                .send()
+        };
+        let answer = ask("/space").await.unwrap();
+        assert_eq!(answer.status(), status, "{name}");
+        let text = answer.text().await.unwrap();
+        assert_eq!(
+            text.contains("<h1>Space</h1>"),
+            status == StatusCode::OK,
+            "{text}"
+        );
+        let all = ask("/").await.unwrap().text().await.unwrap();
+        assert_eq!(
+            all.contains("href=\"/space\""),
+            status == StatusCode::OK,
+            "{name}"
+        );
+    }
 }

@@ -25,14 +25,14 @@ const LOGIN: (&str, &str) = ("xebec", "for tests only");
 const LASTING: Duration = Duration::from_secs(900);
 
 /// An S3 server, until this is dropped.
-struct S3 {
+pub(crate) struct S3 {
     server: servers::Server,
     _directory: tempfile::TempDir,
 }
 
 impl S3 {
     /// Nothing, and a line that says so, if it is not installed.
-    fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let Some(program) = servers::s3_program() else {
             use std::io::Write;
             let said = "SKIPPED: redirects to S3: versitygw is not here; `make setup-test` installs it";
@@ -48,7 +48,7 @@ impl S3 {
     }
 
     /// A registry over it.
-    async fn registry(&self, change: impl FnOnce(&mut Registry)) -> Running {
+    pub(crate) async fn registry(&self, change: impl FnOnce(&mut Registry)) -> Running {
         self.registry_known_as(None, change).await
     }
 
@@ -72,12 +72,17 @@ impl S3 {
     }
 }
 
-fn redirects(registry: &mut Registry) {
+pub(crate) fn redirects(registry: &mut Registry) {
     registry.settings.redirect = Some(LASTING);
 }
 
 /// The answer to a client that follows no redirects.
-async fn ask(registry: &Running, method: Method, path: &str, headers: &[(&str, &str)]) -> Response {
+pub(crate) async fn ask(
+    registry: &Running,
+    method: Method,
+    path: &str,
+    headers: &[(&str, &str)],
+) -> Response {
     let client = Client::builder().no_proxy().redirect(Policy::none()).build();
     let mut request = client
         .unwrap()
@@ -88,7 +93,7 @@ async fn ask(registry: &Running, method: Method, path: &str, headers: &[(&str, &
     request.send().await.unwrap()
 }
 
-fn header<'a>(answer: &'a Response, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(answer: &'a Response, name: &str) -> Option<&'a str> {
     answer.headers().get(name).map(|value| value.to_str().unwrap())
 }
 

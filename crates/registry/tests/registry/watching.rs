@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use reqwest::StatusCode;
 use tokio::sync::Notify;
 use xebec_access::Guard;
+use xebec_dedup::Restorer;
 use xebec_events::Reports;
 use xebec_events::audit::{Audit, AuditSettings, Pulls};
 use xebec_events::webhooks::Webhooks;
@@ -43,6 +44,7 @@ async fn watched(world: &World, upstream: &FaultyRegistry, receiver: &Server) ->
             registry.upstreams = Upstreams::new(&[settings], &registry.store, &arrived, |_| None).unwrap();
             registry.guard = guard;
             let quota = "prefix = 'team'\nlimit = '1m'";
+            registry.restorer = Some(Restorer::new(&xebec_dedup::Settings::default()));
             registry.quotas = Quotas::new(vec![toml::from_str(quota).unwrap()]);
             let webhooks = Webhooks::start(&[webhook], "n").unwrap();
             registry.listeners.push(webhooks.clone());
@@ -142,6 +144,7 @@ async fn all_that_happens_is_counted_and_the_dashboard_shows_it() {
     let collected = inner.store.collect(&CollectOptions::default()).await.unwrap();
     inner.metrics.collected(Some(&collected));
     inner.metrics.refused("connections");
+    inner.metrics.deduplicated("done");
 
     let blobs = bytes + "ours".len() + "{}".len();
     let manifests = image.manifest.bytes.len() + pushed.to_string().len();
@@ -163,6 +166,14 @@ async fn all_that_happens_is_counted_and_the_dashboard_shows_it() {
         "stored_manifests 2".to_owned(),
         format!("stored_manifests_bytes {manifests}"),
         "damaged_blobs 0".to_owned(),
+        format!("deduplication_stored_bytes{{kind=\"intact\"}} {blobs}"),
+        "deduplication_stored_bytes{kind=\"packs\"} 0".to_owned(),
+        format!("deduplication_pushed_bytes {blobs}"),
+        "deduplication_waiting 4".to_owned(),
+        "deduplication_kept 0".to_owned(),
+        "deduplicated_total{outcome=\"done\"} 1".to_owned(),
+        "restored_total{kind=\"ahead\",outcome=\"hit\"} 0".to_owned(),
+        "restored_ahead_bytes 0".to_owned(),
         "indexing_waiting 2".to_owned(),
     ];
     until_told(&registry, &expected).await;
