@@ -28,6 +28,7 @@ mod quota;
 mod reading;
 mod registry;
 mod registry_clients;
+mod registry_deduplicated;
 mod registry_killed;
 mod registry_large;
 mod registry_lazy;
@@ -70,6 +71,7 @@ pub(crate) fn all() -> Vec<Case> {
         runtime::cases(),
         laziness::cases(),
         registry_clients::cases(),
+        registry_deduplicated::cases(),
         registry_killed::cases(),
         registry_large::cases(),
         registry_memory::cases(),

@@ -2,6 +2,7 @@
 //!
 //! With `E2E_SCREENSHOTS=DIRECTORY`, the case `registry_page/looks` leaves the pictures of `docs/registry.md` there.
 
+mod space;
 mod stock;
 
 use std::fs;
@@ -39,6 +40,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("search", search),
         case("copies", copies),
         case("rights", rights),
+        case("space", space::space),
         case("hostile", hostile),
         case("keyboard", keyboard),
         case("accessible", accessible),
@@ -234,6 +236,7 @@ fn rights(world: &World, registry: &OwnRegistry, browser: &Browser) -> Result<St
         "/repositories/team/nothing",
         &closed,
         "/activity",
+        "/space",
         "/login",
     ] {
         let answer = curl_head(registry, path, &[])?;
@@ -370,13 +373,14 @@ fn keyboard(world: &World, registry: &OwnRegistry, browser: &Browser) -> Result<
 }
 
 /// All pages of an image, its repository, and the others.
-fn all_pages(digest: &str) -> [(&'static str, String); 6] {
+fn all_pages(digest: &str) -> [(&'static str, String); 7] {
     [
         ("repositories", "/".to_owned()),
         ("tags", "/repositories/open/app".to_owned()),
         ("image", format!("/repositories/open/app@{digest}")),
         ("nothing-found", "/?search=nothing".to_owned()),
         ("activity", "/activity".to_owned()),
+        ("space", "/space".to_owned()),
         ("missing", "/repositories/open/none".to_owned()),
     ]
 }
@@ -420,7 +424,12 @@ fn accessible(world: &World, registry: &OwnRegistry, browser: &Browser) -> Resul
                 "{name}: a {role} without a name: {told:?}"
             );
         }
-        if ["repositories", "tags", "image"].contains(&name) {
+        let is_told = |(role, label): &(&str, &str)| role.starts_with("im") && label.contains("are stored");
+        ensure!(
+            name != "space" || told.iter().any(is_told),
+            "the picture says nothing: {told:?}"
+        );
+        if ["repositories", "tags", "image", "space"].contains(&name) {
             ensure!(
                 count("table") >= 1 && count("columnheader") >= 3 && count("rowheader") >= 1,
                 "{name}: {told:?}"

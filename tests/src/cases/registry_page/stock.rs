@@ -17,7 +17,7 @@ const EMPTY: &str = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c0
 /// The rights: everybody may read what is open, and `anna` everything.
 pub(super) fn logins(world: &World) -> String {
     format!(
-        "[auth]\nhtpasswd = \"{}\"\n\
+        "[auth]\nhtpasswd = \"{}\"\nadministrators = [\"user:anna\"]\n\
          [[auth.rule]]\nrepositories = \"**\"\nwho = [\"user:anna\"]\nactions = [\"pull\", \"push\", \"delete\"]\n\
          [[auth.rule]]\nrepositories = \"open/**\"\nwho = [\"anyone\"]\nactions = [\"pull\", \"push\"]\n",
         world.path("htpasswd").display()
