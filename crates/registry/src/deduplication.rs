@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use xebec_access::client_of;
 use xebec_dedup::{Cutting, Deduplicator, Done, Restorer, Settings};
 use xebec_events::{Event, EventKind, Listener};
+use xebec_kernel::size::Bytes;
 use xebec_settings::size::Size;
 use xebec_store::{DatabaseConfig, ReferenceKind, Store, StoreConfig, StoreError};
 
@@ -44,7 +45,15 @@ pub struct DeduplicationSettings {
     /// Memory for restoring, of all requests together.
     pub memory: Size,
     /// Room on the disk for layers that are restored when their manifest is pulled, before they are asked for. Zero is none.
+    #[serde(deserialize_with = "room")]
     pub ahead: Size,
+}
+
+/// A size that may be "0".
+fn room<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let size = Bytes::or_zero(&text).map_err(D::Error::custom)?;
+    Ok(Size(size.0))
 }
 
 fn level<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {

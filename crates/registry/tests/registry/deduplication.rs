@@ -186,7 +186,7 @@ fn deduplication_is_off_by_default_and_wrong_values_are_named_with_their_line() 
         ("enabled = 1", "boolean"),
         ("jobs = -1", "-1"),
         ("least_size = \"small\"", "small"),
-        ("memory = 7", "string"),
+        ("memory = 7", "a text"),
         ("aheda = \"1g\"", "ahead"),
     ] {
         let error = configured(&format!("[deduplication]\nkeep_intact = true\n{line}")).unwrap_err();
@@ -256,7 +256,7 @@ async fn a_layer_that_was_taken_apart_is_given_back_whole_and_in_parts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn conditions_hold_for_a_layer_that_was_taken_apart() {
     let world = World::new().await;
-    let layer = layer(1, 100_000, Compression::Gzip(1));
+    let layer = layer(1, 100_000, Compression::Gzip(6));
     let digest = world.push("team/app", &[&layer]).await.remove(0);
     world.take_apart().await;
     let (path, tag) = (blob_path("team/app", &digest), format!("\"{digest}\""));
@@ -280,7 +280,7 @@ async fn conditions_hold_for_a_layer_that_was_taken_apart() {
 async fn a_layer_that_was_taken_apart_is_mounted_pushed_again_and_deleted_like_any_other() {
     let world = World::new().await;
     let registry = &world.registry;
-    let layer = layer(1, 100_000, Compression::Gzip(1));
+    let layer = layer(1, 100_000, Compression::Gzip(6));
     let digest = world.push("team/app", &[&layer]).await.remove(0);
     world.take_apart().await;
     let mount = format!("/v2/other/blobs/uploads/?mount={digest}&from=team/app");
@@ -320,7 +320,7 @@ async fn nobody_is_sent_to_the_bucket_for_a_layer_that_was_taken_apart() {
             restores(registry);
         })
         .await;
-    let layer = layer(1, 100_000, Compression::Gzip(1));
+    let layer = layer(1, 100_000, Compression::Gzip(6));
     registry.push_image("team/app", "v1", &layer).await;
     let digest = Digest::of(xebec_store::Algorithm::Sha256, &layer);
     let path = blob_path("team/app", &digest);
@@ -341,7 +341,7 @@ async fn nobody_is_sent_to_the_bucket_for_a_layer_that_was_taken_apart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_taken_apart_while_nothing_may_be_written() {
     let world = World::new().await;
-    let layer = layer(1, 200_000, Compression::Gzip(1));
+    let layer = layer(1, 200_000, Compression::Gzip(6));
     let digest = world.push("team/app", &[&layer]).await.remove(0);
     let file = world.store().config().root.join("mode");
     std::fs::write(&file, "read-only").unwrap();
@@ -380,8 +380,8 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 async fn layers_are_restored_ahead_when_their_manifest_is_pulled_but_for_those_that_the_client_has() {
     let world = World::new().await;
     let (had, new) = (
-        layer(1, 200_000, Compression::Gzip(1)),
-        layer(2, 300_000, Compression::Gzip(1)),
+        layer(1, 200_000, Compression::Gzip(6)),
+        layer(2, 300_000, Compression::Gzip(6)),
     );
     let digests = world.push("team/app", &[&had, &new]).await;
     world.take_apart().await;
@@ -414,8 +414,8 @@ async fn layers_are_restored_ahead_when_their_manifest_is_pulled_but_for_those_t
 async fn space_says_what_is_saved_and_why_blobs_stay_as_they_were_pushed() {
     let world = World::new().await;
     let layers = [
-        layer(1, 200_000, Compression::Gzip(1)),
-        layer(2, 200_000, Compression::Gzip(1)),
+        layer(1, 200_000, Compression::Gzip(6)),
+        layer(2, 200_000, Compression::Gzip(6)),
     ];
     world
         .push("team/app", &layers.each_ref().map(Vec::as_slice))

@@ -150,7 +150,7 @@ async fn what_the_page_of_another_site_has_a_browser_send_changes_nothing() {
 async fn what_it_saves_that_each_file_is_kept_once_is_shown() {
     let world = deduplication::World::new().await;
     let registry = &world.registry;
-    let layers = [1, 2].map(|own| deduplication::layer(own, 300_000, Compression::Gzip(1)));
+    let layers = [1, 2].map(|own| deduplication::layer(own, 300_000, Compression::Gzip(6)));
     let digests = world
         .push("team/app", &layers.each_ref().map(Vec::as_slice))
         .await;
