@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use xebec_registry::config::{Config, ConfigError};
+use xebec_registry_server::config::{Config, ConfigError};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let environment = |_: &str| None;

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use xebec_access::client_of;
-use xebec_registry::server::{Network, forwarded};
+use xebec_registry_server::server::{Network, forwarded};
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let (first, lines) = text.split_once('\n').unwrap_or((text, ""));

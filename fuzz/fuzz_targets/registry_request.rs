@@ -1,7 +1,7 @@
 //! Headers and queries of requests, one a line: a part lies in its blob, a page is bounded, what is encoded is decoded to the same.
 #![no_main]
 
-use xebec_registry::request::{Accept, MAX_PAGE, Paging, Query, Wanted, percent_encode, upload_range};
+use xebec_registry_server::request::{Accept, MAX_PAGE, Paging, Query, Wanted, percent_encode, upload_range};
 
 libfuzzer_sys::fuzz_target!(|input: (&str, u64)| {
     let (text, size) = input;

@@ -1,7 +1,7 @@
 //! A path that is accepted leads to an endpoint whose names hold nothing that could leave their directory, end a line or a header.
 #![no_main]
 
-use xebec_registry::route::Route;
+use xebec_registry_server::route::Route;
 
 libfuzzer_sys::fuzz_target!(|path: &str| {
     for path in [path.to_owned(), format!("/v2/{path}")] {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use serde_json::{Value, json};
 use xebec_kernel::size;
-use xebec_registry::config::LogFormat;
+use xebec_registry_server::config::LogFormat;
 use xebec_store::{
     BackedUp, Damage, DatabaseConfig, LeftOut, NamedBy, ObjectsConfig, Restored, Store, StoreError,
 };

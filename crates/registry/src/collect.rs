@@ -8,8 +8,8 @@ use xebec_events::audit::Audit;
 use xebec_events::{Gone, Thing};
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_kernel::size;
-use xebec_registry::config::LogFormat;
-use xebec_registry::upkeep::Upkeep;
+use xebec_registry_server::config::LogFormat;
+use xebec_registry_server::upkeep::Upkeep;
 use xebec_store::{CollectOptions, Collected, Store};
 
 use crate::args::Collect;

@@ -3,8 +3,8 @@
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
-use xebec_registry::config::LogFormat;
-use xebec_registry::deduplication;
+use xebec_registry_server::config::LogFormat;
+use xebec_registry_server::deduplication;
 use xebec_store::Store;
 use xebec_transfer::{ImportOptions, Taking, Tally, import as take_over};
 

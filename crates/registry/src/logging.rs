@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
-use xebec_registry::config::LogFormat;
+use xebec_registry_server::config::LogFormat;
 
 /// Starts logging. `XEBEC_LOG` says more exactly what is wanted than `-v`.
 pub(crate) fn start(verbose: u8, format: LogFormat) {

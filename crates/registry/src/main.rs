@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use xebec_registry::config::{Config, ConfigError};
+use xebec_registry_server::config::{Config, ConfigError};
 
 use crate::args::{Cli, Command, Place};
 

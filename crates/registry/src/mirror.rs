@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use tokio::sync::Notify;
-use xebec_registry::config::{Config, LogFormat};
-use xebec_registry::deduplication;
-use xebec_registry::state::Registry;
+use xebec_registry_server::config::{Config, LogFormat};
+use xebec_registry_server::deduplication;
+use xebec_registry_server::state::Registry;
 use xebec_store::Store;
 use xebec_transfer::{Mirror, MirrorSettings, Rules, Tally};
 

@@ -7,8 +7,8 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use xebec_kernel::size;
-use xebec_registry::config::{Config, LogFormat};
-use xebec_registry::deduplication;
+use xebec_registry_server::config::{Config, LogFormat};
+use xebec_registry_server::deduplication;
 use xebec_store::{Digest, RepositoryName, ScrubOptions, Scrubbed, Store};
 use xebec_upstream::Upstreams;
 

@@ -12,13 +12,13 @@ use xebec_events::audit::Audit;
 use xebec_events::webhooks::Webhooks;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_policy::quota::Quotas;
-use xebec_registry::config::Config;
-use xebec_registry::deduplication;
-use xebec_registry::indexing::Indexer;
-use xebec_registry::mode_file::ModeFile;
-use xebec_registry::server::{Server, TlsSettings};
-use xebec_registry::state::Registry;
-use xebec_registry::upkeep::{Tidied, Upkeep};
+use xebec_registry_server::config::Config;
+use xebec_registry_server::deduplication;
+use xebec_registry_server::indexing::Indexer;
+use xebec_registry_server::mode_file::ModeFile;
+use xebec_registry_server::server::{Server, TlsSettings};
+use xebec_registry_server::state::Registry;
+use xebec_registry_server::upkeep::{Tidied, Upkeep};
 use xebec_store::{CollectOptions, Store};
 use xebec_upstream::Upstreams;
 
@@ -155,7 +155,7 @@ async fn end_at_once(mut terminate: Signal, mut interrupt: Signal) {
     std::process::exit(1);
 }
 
-async fn reload_on_hangup(mut hangup: Signal, reload: xebec_registry::server::Reloader) {
+async fn reload_on_hangup(mut hangup: Signal, reload: xebec_registry_server::server::Reloader) {
     while hangup.recv().await.is_some() {
         match reload.reload() {
             Ok(()) => tracing::info!("read the certificate again"),

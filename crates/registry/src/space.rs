@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use xebec_kernel::size;
-use xebec_registry::config::LogFormat;
+use xebec_registry_server::config::LogFormat;
 use xebec_store::{Space as Figures, Store};
 
 use crate::args::Space;

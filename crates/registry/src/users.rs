@@ -10,7 +10,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use xebec_access::htpasswd::{self, Htpasswd};
 use xebec_access::password::{Hash, MAX_PASSWORD};
 use xebec_kernel::{file, lock};
-use xebec_registry::config::Config;
+use xebec_registry_server::config::Config;
 
 use crate::args::{UserAction, Users};
 

@@ -8,8 +8,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use xebec_kernel::clock::seconds_since_1970;
-use xebec_registry::config::Config;
-use xebec_registry::server::TlsSettings;
+use xebec_registry_server::config::Config;
+use xebec_registry_server::server::TlsSettings;
 
 use super::found::Found;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Access, access, statvfs};
 use xebec_kernel::size;
-use xebec_registry::config::Config;
+use xebec_registry_server::config::Config;
 use xebec_store::{
     Algorithm, Blob, DatabaseConfig, Digest, ObjectsConfig, Protection, Store, StoreError,
     database_protection,

@@ -10,7 +10,7 @@ mod others;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use xebec_registry::config::Config;
+use xebec_registry_server::config::Config;
 
 use self::found::{Found, State};
 use crate::args::Doctor;

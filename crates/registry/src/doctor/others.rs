@@ -4,7 +4,7 @@ use xebec_access::jwks::{KeySource, Location};
 use xebec_access::outgoing::{self, Redirects};
 use xebec_access::settings::KeysSettings;
 use xebec_oci::Client;
-use xebec_registry::config::Config;
+use xebec_registry_server::config::Config;
 use xebec_upstream::UpstreamSettings;
 
 use super::found::Found;

@@ -11,10 +11,10 @@ use hyper::{Request, StatusCode};
 use proptest::prelude::*;
 use serde_json::Value;
 use xebec_access::Guard;
-use xebec_registry::api;
-use xebec_registry::body::RequestBody;
-use xebec_registry::page::activity::Entry;
-use xebec_registry::state::Registry;
+use xebec_registry_server::api;
+use xebec_registry_server::body::RequestBody;
+use xebec_registry_server::page::activity::Entry;
+use xebec_registry_server::state::Registry;
 use xebec_store::{Algorithm, Digest, NewManifest, Store, StoreConfig};
 
 use crate::auth::guard::{World, basic};

@@ -6,7 +6,7 @@ use reqwest::{Client, Method, StatusCode, Version};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use xebec_policy::rate::Rate;
-use xebec_registry::server::TlsSettings;
+use xebec_registry_server::server::TlsSettings;
 
 use crate::running::{Running, code};
 

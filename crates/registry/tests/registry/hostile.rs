@@ -125,7 +125,7 @@ async fn a_head_without_end_is_ended() {
 
 #[tokio::test]
 async fn a_head_that_does_not_come_ends_the_connection() {
-    let short = |server: &mut xebec_registry::server::ServerSettings| {
+    let short = |server: &mut xebec_registry_server::server::ServerSettings| {
         server.limits.header_time = Duration::from_millis(500);
     };
     let registry = Running::with(short, |_| {}).await;
@@ -148,7 +148,7 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 
 #[tokio::test]
 async fn a_body_that_stands_still_is_given_up_and_a_slow_one_is_not() {
-    let short = |server: &mut xebec_registry::server::ServerSettings| {
+    let short = |server: &mut xebec_registry_server::server::ServerSettings| {
         server.limits.idle = Duration::from_millis(800);
     };
     let registry = Running::with(short, |_| {}).await;
@@ -184,7 +184,7 @@ async fn a_body_that_stands_still_is_given_up_and_a_slow_one_is_not() {
 
 #[tokio::test]
 async fn one_client_has_so_many_connections_and_requests() {
-    let few = |server: &mut xebec_registry::server::ServerSettings| {
+    let few = |server: &mut xebec_registry_server::server::ServerSettings| {
         server.limits.connections_per_client = 8;
         server.limits.requests_per_client = 2;
     };

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact};
 use xebec_format::layer::LayerIndex;
 use xebec_oci::Manifest;
-use xebec_registry::indexing::{Indexer, IndexingSettings};
+use xebec_registry_server::indexing::{Indexer, IndexingSettings};
 use xebec_store::{DatabaseConfig, RepositoryName, Store, Tag};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Blob, Image, ImageBuilder};

@@ -6,7 +6,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use xebec_registry::memory::Memory;
+use xebec_registry_server::memory::Memory;
 use xebec_store::Digest;
 
 use crate::running::{OCI_MANIFEST, Running, artifact, code};

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use reqwest::StatusCode;
 use tokio::sync::Notify;
 use xebec_policy::mode::Mode;
-use xebec_registry::indexing::{Indexer, IndexingSettings};
-use xebec_registry::mode_file::ModeFile;
-use xebec_registry::state::Registry;
+use xebec_registry_server::indexing::{Indexer, IndexingSettings};
+use xebec_registry_server::mode_file::ModeFile;
+use xebec_registry_server::state::Registry;
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::{UpstreamSettings, Upstreams};
 

@@ -12,7 +12,7 @@ use xebec_events::audit::{Audit, AuditSettings, Pulls};
 use xebec_policy::immutability::{Immutability, ImmutableRule};
 use xebec_policy::mode::Mode;
 use xebec_policy::quota::Quotas;
-use xebec_registry::mode_file::ModeFile;
+use xebec_registry_server::mode_file::ModeFile;
 use xebec_store::{Algorithm, Digest};
 
 use crate::auth::guard::{World, basic};

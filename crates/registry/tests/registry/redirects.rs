@@ -10,7 +10,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode};
 use tokio::sync::Notify;
 use xebec_events::{Event, EventKind, Listener};
-use xebec_registry::state::Registry;
+use xebec_registry_server::state::Registry;
 use xebec_store::{Algorithm, Digest, ObjectsConfig, StoreConfig};
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_testkit::servers;

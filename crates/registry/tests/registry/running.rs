@@ -8,8 +8,8 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use xebec_registry::server::{Server, ServerSettings};
-use xebec_registry::state::Registry;
+use xebec_registry_server::server::{Server, ServerSettings};
+use xebec_registry_server::state::Registry;
 use xebec_store::{Algorithm, Digest, Store, StoreConfig};
 
 pub(crate) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";

@@ -67,7 +67,7 @@ async fn small(upstream: &FaultyRegistry) -> Running {
         config.reserve = RESERVE;
         config.grace = Duration::ZERO;
     };
-    let with = |registry: &mut xebec_registry::state::Registry| {
+    let with = |registry: &mut xebec_registry_server::state::Registry| {
         let arrived = Arc::new(Notify::new());
         registry.upstreams = Upstreams::new(&[settings], &registry.store, &arrived, |_| None).unwrap();
     };

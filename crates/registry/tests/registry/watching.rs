@@ -12,7 +12,7 @@ use xebec_events::Reports;
 use xebec_events::audit::{Audit, AuditSettings, Pulls};
 use xebec_events::webhooks::Webhooks;
 use xebec_policy::quota::Quotas;
-use xebec_registry::indexing::{Indexer, IndexingSettings};
+use xebec_registry_server::indexing::{Indexer, IndexingSettings};
 use xebec_store::CollectOptions;
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::{UpstreamSettings, Upstreams};

@@ -77,7 +77,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "xebec-registry",
+        "xebec-registry-server",
         &[
             "xebec-format",
             "xebec-kernel",
@@ -93,6 +93,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-store",
             "xebec-transfer",
             "xebec-upstream",
+        ],
+    ),
+    (
+        "xebec-registry",
+        &[
+            "xebec-kernel",
+            "xebec-oci",
+            "xebec-settings",
+            "xebec-access",
+            "xebec-events",
+            "xebec-policy",
+            "xebec-store",
+            "xebec-transfer",
+            "xebec-upstream",
+            "xebec-registry-server",
         ],
     ),
     (
