@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use xebec_kernel::size::for_people;
 
 use crate::database::DatabaseError;
-use crate::digest::Digest;
 use crate::name::{RepositoryName, Tag, UploadId};
+use xebec_objects::Digest;
 
 /// A result of the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;

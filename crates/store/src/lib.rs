@@ -17,7 +17,7 @@
 //!
 //! # Crates that it may use
 //!
-//! `kernel`, and no other crate of Xebec.
+//! `kernel` and `objects`, and no other crate of Xebec.
 //!
 //! # Where to look
 //!
@@ -26,20 +26,17 @@
 //! | `operations` | what a [`Store`] does, by subject |
 //! | `records` | functions over one transaction, a file for each table |
 //! | `database` | the two engines of records, and migrations |
-//! | `objects` | the two engines of objects |
 //! | `sessions` | uploads that this process continues |
 //! | `upload_counts` | how many uploads each repository has under way, about |
 //! | `watched` | answers for those who watch, which cost something and are remembered |
 //! | `pulls` | when things were pulled, until it is written |
-//! | `digest`, `name`, `model`, `recipes`, `config`, `error` | what goes in and comes out |
+//! | `name`, `model`, `recipes`, `config`, `error` | what goes in and comes out |
 
 mod config;
 mod database;
-mod digest;
 mod error;
 mod model;
 mod name;
-mod objects;
 mod operations;
 mod pulls;
 mod recipes;
@@ -49,16 +46,14 @@ mod store;
 mod upload_counts;
 mod watched;
 
-pub use self::config::{DatabaseConfig, ObjectsConfig, PostgresTls, Protection, StoreConfig, TlsWanted};
+pub use self::config::{DatabaseConfig, PostgresTls, Protection, StoreConfig, TlsWanted};
 pub use self::database::{DatabaseError, database_protection};
-pub use self::digest::{Algorithm, Digest, Hasher, InvalidDigest};
 pub use self::error::{AppendError, Result, StoreError};
 pub use self::model::{
     Blob, Chosen, Holding, IndexingProblem, IndexingTask, IsHeld, LayerOutcome, Manifest, ManifestWithin,
     NewManifest, Page, PutManifest, Reference, ReferenceKind, Referrer, TagRecord, Unused, Usage,
 };
 pub use self::name::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
-pub use self::objects::BlobReader;
 pub use self::operations::{
     BackedUp, CollectOptions, Collected, Damage, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };
@@ -68,3 +63,4 @@ pub use self::recipes::{
 };
 pub use self::store::{Restore, Store};
 pub use self::watched::{Sums, Transactions, Waiting};
+pub use xebec_objects::{Algorithm, BlobReader, Digest, Hasher, InvalidDigest, ObjectsConfig};

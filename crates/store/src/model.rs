@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::digest::Digest;
 use crate::name::{RepositoryName, Tag};
+use xebec_objects::Digest;
 
 /// A blob that is here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::digest::Digest;
 use crate::name::{RepositoryName, Tag};
+use xebec_objects::Digest;
 
 /// So many pulls are remembered at most between two writes. More are not noted: they say when something was used, nothing else.
 const MOST: usize = 65_536;

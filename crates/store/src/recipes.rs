@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use crate::digest::Digest;
 use crate::model::Blob;
+use xebec_objects::Digest;
 
 /// The SHA-256 of a chunk's plain bytes.
 pub type ChunkDigest = [u8; 32];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::name::UploadId;
-use crate::objects::Writer;
+use xebec_objects::Writer;
 
 /// So many writers wait for their next request at most; each holds a file open. Further ones are resumed from what is on the disk.
 const MOST_IDLE: usize = 256;
@@ -135,8 +135,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::config::ObjectsConfig;
-    use crate::objects::Objects;
+    use xebec_objects::Objects;
+    use xebec_objects::ObjectsConfig;
 
     /// Has so many uploads to S3 wait with as many bytes in memory; how many of their writers are still here.
     async fn wait(uploads: usize, bytes: usize) -> usize {

@@ -12,13 +12,13 @@ use crate::config::StoreConfig;
 use crate::database::{Database, DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::model::{Blob, Garbage};
-use crate::objects::{BlobReader, Objects};
 use crate::pulls::Pulls;
 use crate::recipes::Space;
 use crate::records::garbage;
 use crate::sessions::Sessions;
 use crate::upload_counts::UploadCounts;
 use crate::watched::{Check, Lately, Remembered, Sums, Transactions, Waiting};
+use xebec_objects::{BlobReader, Objects};
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]

@@ -22,7 +22,8 @@ fn descriptors_arrive_at_their_numbers_and_no_other_does() {
     let numbers = [other_theirs.as_fd(), theirs.as_fd()].map(|fd| std::os::fd::AsRawFd::as_raw_fd(&fd));
     // By path: `>&` knows numbers of one digit only in some shells, and other tests may have those.
     let [to_first, to_second] = numbers.map(|number| format!("/proc/self/fd/{number}"));
-    let script = format!("echo first >{to_first}; echo second >{to_second}; ls /proc/self/fd >{to_first}; exit 3");
+    let script =
+        format!("echo first >{to_first}; echo second >{to_second}; ls /proc/self/fd >{to_first}; exit 3");
     let child = shell(&script)
         .descriptor(theirs.as_fd(), numbers[0])
         .descriptor(other_theirs.as_fd(), numbers[1])

@@ -1,7 +1,7 @@
 //! The parts that functions of `records` are written with: a transaction of either engine, values, rows.
 
-use crate::digest::Digest;
 use crate::name::{RepositoryName, Tag, UploadId};
+use xebec_objects::Digest;
 
 /// Why the metadata database did not do what it was asked.
 #[derive(Debug, thiserror::Error)]

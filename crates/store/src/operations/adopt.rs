@@ -6,11 +6,11 @@
 use std::fs::File;
 use std::io;
 
-use crate::digest::{Digest, Hasher};
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::name::RepositoryName;
 use crate::store::Store;
+use xebec_objects::{Digest, Hasher};
 
 impl Store {
     /// Gives a repository a blob whose bytes are an open file's. The file gets one more name, among the store's objects; its other names

@@ -12,10 +12,10 @@ use xebec_kernel::file::sync_directory;
 
 use crate::database::{Database, Sqlite};
 use crate::error::{Result, StoreError};
-use crate::objects::{Directory, make_directory};
 use crate::records::objects::{self, Kind, Object};
 use crate::records::uploads;
 use crate::store::Store;
+use xebec_objects::{Directory, make_directory};
 
 /// So many records are looked up at once.
 pub(super) const STEP: usize = 64;

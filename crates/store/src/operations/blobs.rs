@@ -4,13 +4,13 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::digest::Digest;
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::name::RepositoryName;
-use crate::objects::BlobReader;
 use crate::records::{blobs, repositories};
 use crate::store::{Store, now};
+use xebec_objects::BlobReader;
+use xebec_objects::Digest;
 
 impl Store {
     /// A blob of a repository, and the promise that it stays for half the grace time: a client that was told that it is here need not

@@ -3,13 +3,13 @@
 //! See docs/formats/store.md for the protocol, and `tests/store/model/mod.rs` for its proof.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::Garbage;
 use crate::name::{RepositoryName, UploadId};
 use crate::records::garbage::{self, Link};
 use crate::records::{blobs, drafts, repositories, uploads};
 use crate::store::{Store, milliseconds, now};
+use xebec_objects::Digest;
 
 /// So many records are looked at in one transaction: no push waits for more.
 const STEP: usize = 256;
@@ -329,9 +329,9 @@ mod tests {
     use super::*;
     use crate::config::StoreConfig;
     use crate::database::work::{self, Work};
-    use crate::digest::Algorithm;
     use crate::model::{NewManifest, Reference, ReferenceKind};
     use crate::records::manifests;
+    use xebec_objects::Algorithm;
 
     const CHANGED: u64 = 20;
     const LAYERS: u64 = 3;

@@ -1,12 +1,12 @@
 //! Deletions that clients ask for, of manifests and blobs, unless a tag that is held leads to them.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
 use crate::error::{Result, StoreError};
 use crate::model::IsHeld;
 use crate::name::RepositoryName;
 use crate::records::{blobs, manifests, repositories, tags};
 use crate::store::{Store, now};
+use xebec_objects::Digest;
 
 /// Deletes a digest from the repository with this number; `false` if the repository has none.
 type Delete = fn(&mut dyn Transaction, i64, &Digest) -> Result<bool, DatabaseError>;

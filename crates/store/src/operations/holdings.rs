@@ -1,12 +1,12 @@
 //! The queries and the removal that retention and eviction need: all manifests of a repository with their use, and a removal that does
 //! nothing if somebody has used or pushed them meanwhile. It is an ordinary deletion otherwise: blobs go with a later collection.
 
-use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::{Holding, Page, TagRecord, Unused};
 use crate::name::RepositoryName;
 use crate::records::{holdings, manifests, repositories, tags};
 use crate::store::Store;
+use xebec_objects::Digest;
 
 impl Store {
     /// All manifests of a repository with what decides whether they stay, in the order of their digests.

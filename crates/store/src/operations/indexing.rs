@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::{IndexingProblem, IndexingTask, LayerOutcome};
 use crate::records::{indexing, repositories};
 use crate::store::{Store, milliseconds, now};
+use xebec_objects::Digest;
 
 impl Store {
     /// Takes the manifest that has waited longest; `None` if none is due. If it is neither settled nor postponed in this time, it is

@@ -1,6 +1,5 @@
 //! Manifests: pushed and found, and their referrers.
 
-use crate::digest::Digest;
 use crate::error::{Result, StoreError};
 use crate::model::{Manifest, ManifestWithin, NewManifest, Page, PutManifest, ReferenceKind, Referrer};
 use crate::name::{RepositoryName, Tag};
@@ -8,6 +7,7 @@ use crate::records::manifests::{self, Refusal};
 use crate::records::referrers::{self, Listing};
 use crate::records::repositories;
 use crate::store::{Store, now};
+use xebec_objects::Digest;
 
 /// Of a manifest with so many references, it is looked beforehand whether all of them are here.
 const MANY_REFERENCES: usize = 100;
@@ -335,8 +335,8 @@ mod tests {
 
     use super::*;
     use crate::config::StoreConfig;
-    use crate::digest::Algorithm;
     use crate::model::Reference;
+    use xebec_objects::Algorithm;
 
     const REFERENCES: usize = 1000;
 

@@ -1,11 +1,11 @@
 //! Packs: in which one a chunk is, which blobs need one, and how those go that nothing needs.
 
-use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::Page;
 use crate::recipes::{ChunkDigest, PackKey, PackRecord};
 use crate::records::packs::{self, Unchecked};
 use crate::store::{Store, now};
+use xebec_objects::Digest;
 
 /// So many packs are looked at in one transaction.
 const STEP: usize = 256;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::digest::Digest;
 use crate::error::Result;
 use crate::name::{RepositoryName, Tag};
 use crate::records::{manifests, repositories, tags};
 use crate::store::{Store, milliseconds, now};
+use xebec_objects::Digest;
 
 /// A pull of what was pulled within this time waits for the next [`Store::write_pulls`]; any other is written down at once, since rules
 /// that count last use may let it go, in another process, too.

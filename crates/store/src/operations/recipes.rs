@@ -10,15 +10,15 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
 use crate::error::{Result, StoreError};
 use crate::model::Garbage;
-use crate::objects::{BlobReader, new_key};
 use crate::recipes::{
     Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackReplacement, RecipeRecord, Recording,
 };
 use crate::records::{drafts, packs, recipes};
 use crate::store::{Store, milliseconds, now};
+use xebec_objects::Digest;
+use xebec_objects::{BlobReader, new_key};
 
 /// So many chunks are recorded in one transaction. Those of a larger pack are recorded in several; without the rest, less is shared.
 const CHUNKS: usize = 4096;

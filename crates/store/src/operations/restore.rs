@@ -13,13 +13,13 @@ use xebec_kernel::file::sync_directory;
 
 use super::backup::{OBJECTS, RECORDS, STEP, UNFINISHED, blocking, failed, link_or_copy, remove};
 use crate::database::{Database, DatabaseError, Transaction};
-use crate::digest::{Digest, Hasher};
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::name::{RepositoryName, Tag};
-use crate::objects::{Directory, make_directory};
 use crate::records::{blobs, manifests, packs, recipes, repositories, tags};
 use crate::store::{Store, now};
+use xebec_objects::{Digest, Hasher};
+use xebec_objects::{Directory, make_directory};
 
 /// The files that SQLite keeps beside unfinished records.
 const LOGS: [&str; 2] = [".records.db.new-wal", ".records.db.new-shm"];

@@ -2,8 +2,9 @@
 //! note that something was deleted.
 
 use rustix::fs::statvfs;
+use xebec_objects::ObjectsConfig;
 
-use crate::config::{DatabaseConfig, ObjectsConfig};
+use crate::config::DatabaseConfig;
 use crate::error::{Result, StoreError};
 use crate::store::Store;
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::verdict::{Pace, Verdict};
-use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::Blob;
 use crate::records::{blobs, manifests, recipes};
 use crate::store::{Store, milliseconds, now};
+use xebec_objects::Digest;
 
 /// So many records are looked up at once.
 const STEP: usize = 64;

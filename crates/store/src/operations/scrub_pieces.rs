@@ -1,11 +1,11 @@
 //! The part of a scrub that reads packs and recipes. What it notes of them says of each blob that is not intact whether it is sound.
 
 use super::verdict::{Pace, Verdict};
-use crate::digest::Digest;
 use crate::error::Result;
 use crate::recipes::{PackKey, PackRecord, RecipeRecord};
 use crate::records::{packs, recipes};
 use crate::store::{Store, now};
+use xebec_objects::Digest;
 
 /// So many records are looked up at once.
 const STEP: usize = 64;

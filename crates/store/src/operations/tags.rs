@@ -1,11 +1,11 @@
 //! Tags and repositories: found, listed, deleted.
 
-use crate::digest::Digest;
 use crate::error::Result;
 use crate::model::{Chosen, Page, TagRecord, Usage};
 use crate::name::{RepositoryName, Tag};
 use crate::records::{repositories, tags};
 use crate::store::Store;
+use xebec_objects::Digest;
 
 /// Names that are read at once where not all of them are wanted.
 const STEP: usize = 1000;

@@ -10,15 +10,15 @@ use futures_util::{Stream, StreamExt, pin_mut};
 use tokio::sync::mpsc;
 
 use crate::database::Transaction;
-use crate::digest::{Algorithm, Digest, Hasher};
 use crate::error::{AppendError, Result, StoreError};
 use crate::model::{Blob, Garbage, UploadRecord};
 use crate::name::{RepositoryName, UploadId};
-use crate::objects::{Finished, Note, Released, Writer, new_key};
 use crate::operations::room::LOOKED_AT;
 use crate::records::{blobs, garbage, repositories, uploads};
 use crate::sessions::Held;
 use crate::store::{Store, milliseconds, now};
+use xebec_objects::{Algorithm, Digest, Hasher};
+use xebec_objects::{Finished, Note, Released, Writer, new_key};
 
 /// So many bytes are written at once. An upload holds three times as many in memory.
 const BATCH: usize = 128 << 10;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 
-use crate::digest::{Digest, Hasher};
 use crate::store::Store;
+use xebec_objects::{Digest, Hasher};
 
 /// What reading an object has shown.
 pub(super) enum Verdict {

@@ -1,10 +1,10 @@
 //! Blobs, and which repository has which.
 
 use crate::database::{DatabaseError, Row, Transaction};
-use crate::digest::Digest;
 use crate::model::Blob;
 use crate::name::RepositoryName;
 use crate::records::{garbage, intact, recipes, repositories};
+use xebec_objects::Digest;
 
 /// A blob that a repository has.
 pub(crate) struct Linked {

@@ -3,10 +3,10 @@
 //! The state of a blob is `waiting`, `done` (it has a recipe), `kept` (it stays intact, and why) or `small`.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
 use crate::model::Blob;
 use crate::recipes::{DedupTask, RepositorySpace, Space};
 use crate::records::intact;
+use xebec_objects::Digest;
 
 /// So many blobs that wait are looked at in one transaction.
 const LOOKED_AT: usize = 32;

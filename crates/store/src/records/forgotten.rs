@@ -2,7 +2,7 @@
 //! know of `unchecked` leaves such ones, when it serves beside a later one.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
+use xebec_objects::Digest;
 
 /// Links that no manifest of their repository needs, after one.
 pub(crate) fn links(

@@ -4,8 +4,8 @@
 //! to the other. So no object is forgotten, and none is deleted that a blob has or is made of.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
 use crate::model::Garbage;
+use xebec_objects::Digest;
 
 /// An object is garbage from now on.
 pub(crate) fn throw_away(

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
 use crate::model::{Holding, ReferenceKind, Unused};
 use crate::records::manifests::{self, parsed};
 use crate::records::tags;
+use xebec_objects::Digest;
 
 /// The manifests of a repository after one, in the order of their digests.
 pub(crate) fn list(

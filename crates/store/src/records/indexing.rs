@@ -1,8 +1,8 @@
 //! The manifests whose layers still have to be indexed, and the outcome for each layer.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
 use crate::model::{IndexingProblem, IndexingTask, LayerOutcome};
+use xebec_objects::Digest;
 
 /// The manifest that has waited longest and is due, which nobody else takes before `until`.
 pub(crate) fn take(

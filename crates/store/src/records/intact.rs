@@ -1,7 +1,7 @@
 //! Blobs with and without an object of their own. The column `object` has a value in each row, and no value twice: a blob that is not
 //! intact has a name there that no object can have, made of its digest. Only this file knows that.
 
-use crate::digest::Digest;
+use xebec_objects::Digest;
 
 /// The condition that a row of `blobs` is intact.
 pub(crate) const IS_INTACT: &str = "substr(blobs.object, 1, 5) <> 'none:'";

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::database::{DatabaseError, Row, Transaction};
-use crate::digest::Digest;
 use crate::model::{Manifest, ManifestWithin, NewManifest, PutManifest, Reference, ReferenceKind};
 use crate::name::{RepositoryName, Tag};
 use crate::records::{blobs, repositories, tags};
+use xebec_objects::Digest;
 
 /// Why a manifest was not taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -241,7 +241,7 @@ fn manifest(mut row: Row) -> Result<ManifestWithin, DatabaseError> {
 
 pub(crate) fn parsed(text: &str) -> Result<Digest, DatabaseError> {
     text.parse()
-        .map_err(|error: crate::digest::InvalidDigest| DatabaseError::Damaged(error.to_string()))
+        .map_err(|error: xebec_objects::InvalidDigest| DatabaseError::Damaged(error.to_string()))
 }
 
 pub(crate) fn annotations(text: &str) -> Result<BTreeMap<String, String>, DatabaseError> {

@@ -2,7 +2,7 @@
 
 use super::intact;
 use crate::database::{DatabaseError, Transaction};
-use crate::digest::Digest;
+use xebec_objects::Digest;
 
 /// Which record has an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

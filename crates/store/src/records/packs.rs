@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::database::{DatabaseError, Row, Transaction, Value};
-use crate::digest::Digest;
 use crate::recipes::{ChunkDigest, NewPack, PackKey, PackRecord};
 use crate::records::{drafts, garbage};
+use xebec_objects::Digest;
 
 /// So many chunks or packs are looked up by one statement.
 const AT_ONCE: usize = 64;

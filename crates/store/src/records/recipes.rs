@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::database::{DatabaseError, Row, Transaction};
-use crate::digest::Digest;
 use crate::model::Blob;
 use crate::recipes::{NewRecipe, PackKey, RecipeRecord};
 use crate::records::{drafts, garbage, intact, packs};
+use xebec_objects::Digest;
 
 const COLUMNS: &str = "digest, object, size, checksum, plain, damaged";
 

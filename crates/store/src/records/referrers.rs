@@ -1,9 +1,9 @@
 //! Manifests in listings: those that refer to another one, or all of a repository.
 
 use crate::database::{DatabaseError, Row, Transaction, Value};
-use crate::digest::Digest;
 use crate::model::{Page, Referrer};
 use crate::records::manifests::{annotations, parsed};
+use xebec_objects::Digest;
 
 const COLUMNS: &str = "digest, media_type, size, artifact_type, subject, created, pulled";
 /// Of the manifests that `WHERE` chooses, those of a page.

@@ -1,9 +1,9 @@
 //! Repositories: a name, and a number by which the other tables know it.
 
 use crate::database::{DatabaseError, Transaction, Value};
-use crate::digest::Digest;
 use crate::model::Usage;
 use crate::name::RepositoryName;
+use xebec_objects::Digest;
 
 pub(crate) fn find(tx: &mut dyn Transaction, name: &RepositoryName) -> Result<Option<i64>, DatabaseError> {
     let found = tx.first("SELECT id FROM repositories WHERE name = $1", &[name.into()])?;

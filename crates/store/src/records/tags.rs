@@ -1,9 +1,9 @@
 //! Tags.
 
 use crate::database::{DatabaseError, Row, Transaction};
-use crate::digest::Digest;
 use crate::model::TagRecord;
 use crate::name::Tag;
+use xebec_objects::Digest;
 
 fn record(row: &mut Row) -> Result<TagRecord, DatabaseError> {
     Ok(TagRecord {

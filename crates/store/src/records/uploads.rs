@@ -3,8 +3,8 @@
 use crate::database::{DatabaseError, Transaction};
 use crate::model::UploadRecord;
 use crate::name::{RepositoryName, UploadId};
-use crate::objects::{Note, Released};
 use crate::records::{garbage, repositories};
+use xebec_objects::{Note, Released};
 
 /// Begins an upload, whose bytes go to `object`.
 pub(crate) fn begin(

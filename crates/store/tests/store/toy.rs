@@ -71,12 +71,8 @@ async fn restored(store: &Store, recipe: (&str, u64), packs: &[(String, u64)]) -
 pub(crate) struct Toy;
 
 impl Restore for Toy {
-    fn read<'a>(
-        &'a self,
-        store: &'a Store,
-        blob: &'a Blob,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<BlobReader>> {
+    fn read(&self, store: &Store, blob: &Blob, range: Range<u64>) -> BoxFuture<'static, Result<BlobReader>> {
+        let (store, blob) = (store.clone(), blob.clone());
         Box::pin(async move {
             let lost = || StoreError::Lost(blob.digest.clone());
             // A pack that was replaced is looked up again.
@@ -88,7 +84,7 @@ impl Restore for Toy {
                     .iter()
                     .map(|pack| (pack.object.clone(), pack.size))
                     .collect();
-                let made = restored(store, (&recipe.object, recipe.size), &packs).await;
+                let made = restored(&store, (&recipe.object, recipe.size), &packs).await;
                 if let Some(bytes) = made.filter(|bytes| digest(bytes) == blob.digest) {
                     let range = usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap();
                     let piece = Bytes::from(bytes).slice(range);

@@ -49,7 +49,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "xebec-events",
         &["xebec-kernel", "xebec-settings", "xebec-access"],
     ),
-    ("xebec-store", &["xebec-kernel"]),
+    ("xebec-objects", &["xebec-kernel"]),
+    ("xebec-store", &["xebec-kernel", "xebec-objects"]),
     (
         "xebec-dedup",
         &["xebec-kernel", "xebec-recipe", "xebec-recompress", "xebec-store"],

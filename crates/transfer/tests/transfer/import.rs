@@ -161,7 +161,12 @@ async fn a_blob_whose_object_is_lost_keeps_its_file() {
     run(&old, &here, &ImportOptions::default()).await;
     let layer = digest(b"layer");
     let blob = here.store.any_blob(&layer).await.unwrap().unwrap();
-    let object = here.store.config().root.join("objects").join(blob.object.unwrap());
+    let object = here
+        .store
+        .config()
+        .root
+        .join("objects")
+        .join(blob.object.unwrap());
     fs::remove_file(object).unwrap();
     let moved = run(&old, &here, &taking(Taking::Move)).await;
     assert!(skipped(&moved, layer.hex(), "has lost its bytes"), "{moved:?}");

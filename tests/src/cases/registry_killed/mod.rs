@@ -425,7 +425,10 @@ impl<'a> Soak<'a> {
         std::thread::sleep(TAKING_APART);
         let after = look()?;
         let figure = |name: &str| after[name].as_u64().with_context(|| format!("{name} in {after}"));
-        ensure!(figure("waiting")? > 0 || figure("recipes")? > 0, "nothing was taken apart: {after}");
+        ensure!(
+            figure("waiting")? > 0 || figure("recipes")? > 0,
+            "nothing was taken apart: {after}"
+        );
         Ok(before == after && figure("recipes")? > figure("waiting")?)
     }
 

@@ -161,7 +161,7 @@ impl Hasher {
     }
 
     /// Takes all that is left to read, and says how many bytes that were. Blocks.
-    pub(crate) fn read(&mut self, mut from: impl Read) -> io::Result<u64> {
+    pub fn read(&mut self, mut from: impl Read) -> io::Result<u64> {
         let mut buffer = vec![0; PIECE];
         let mut size = 0;
         loop {
@@ -190,7 +190,7 @@ impl Hasher {
     }
 
     /// The state that another process needs to go on, if this hashes `sha256`: uploads are hashed so.
-    pub(crate) fn save(&self) -> Option<Vec<u8>> {
+    pub fn save(&self) -> Option<Vec<u8>> {
         match &self.0 {
             State::Sha256(state) => Some(state.serialize().to_vec()),
             State::Sha512(_) => None,
@@ -198,7 +198,7 @@ impl Hasher {
     }
 
     /// Goes on from what [`Hasher::save`] gave.
-    pub(crate) fn resume(saved: &[u8]) -> Option<Self> {
+    pub fn resume(saved: &[u8]) -> Option<Self> {
         let saved = saved.try_into().ok()?;
         let state = Sha256::deserialize(&saved).ok()?;
         Some(Self(State::Sha256(state)))

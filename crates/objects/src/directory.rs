@@ -32,15 +32,20 @@ const TURN: u64 = 128 << 10;
 /// Of all directories.
 static BUFFERS: LazyLock<Arc<Buffers>> = LazyLock::new(Arc::default);
 
+/// A directory of objects: `<ab>/<key>`, a file each.
 #[derive(Clone)]
-pub(crate) struct Directory {
+pub struct Directory {
     top: PathBuf,
     /// Folders whose names this process knows to be durable. Keys begin with one of 256.
     folders: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl Directory {
-    pub(crate) fn open(top: &Path) -> io::Result<Self> {
+    /// Opens it, and makes it if it is missing. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn open(top: &Path) -> io::Result<Self> {
         make_directory(top)?;
         Ok(Self {
             top: top.to_owned(),
@@ -64,7 +69,7 @@ impl Directory {
     }
 
     /// Where an object's file is. Keys come from records; one that leads elsewhere is damaged.
-    pub(crate) fn path(&self, key: &str) -> io::Result<PathBuf> {
+    pub fn path(&self, key: &str) -> io::Result<PathBuf> {
         let is_below = |part| matches!(part, Component::Normal(_));
         match !key.is_empty() && Path::new(key).components().all(is_below) {
             true => Ok(self.top.join(key)),
@@ -122,7 +127,7 @@ impl Directory {
     }
 
     /// Nothing is deleted, by any process, before the returned file is closed. Blocks.
-    pub(crate) fn keep_all(&self) -> io::Result<File> {
+    pub fn keep_all(&self) -> io::Result<File> {
         let lock = open_lock(&self.top.join(LOCK))?;
         lock.lock()?;
         Ok(lock)
@@ -219,7 +224,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 }
 
 /// Makes a directory that is durable then.
-pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
+pub fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -247,7 +252,7 @@ pub(super) fn note(key: &str, size: u64) -> Note {
 const EARLY: u64 = 8 << 20;
 
 /// A file that is being written, at its end.
-pub(crate) struct FileWriter {
+pub struct FileWriter {
     key: String,
     file: File,
     path: PathBuf,
@@ -392,7 +397,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let (directory, key) = (
             Directory::open(top.path()).unwrap(),
-            crate::objects::new_key().unwrap(),
+            crate::note::new_key().unwrap(),
         );
         let path = directory.path(&key).unwrap();
         let (folder, elsewhere) = (path.parent().unwrap(), top.path().join("elsewhere"));

@@ -27,7 +27,7 @@ const PARTS_AHEAD: usize = 16;
 
 /// A bucket, and what stands before each key in it.
 #[derive(Clone)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     pub(super) client: Arc<AmazonS3>,
     /// The same bucket by the name that clients reach it by. It is asked for nothing.
     signer: Arc<AmazonS3>,
@@ -37,7 +37,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    pub(crate) fn open(config: &ObjectsConfig) -> io::Result<Self> {
+    pub fn open(config: &ObjectsConfig) -> io::Result<Self> {
         let ObjectsConfig::S3 {
             endpoint,
             public_endpoint,
@@ -73,7 +73,7 @@ impl Bucket {
         }
     }
 
-    pub(crate) async fn size(&self, key: &str) -> io::Result<Option<u64>> {
+    pub async fn size(&self, key: &str) -> io::Result<Option<u64>> {
         match self.client.head(&self.path(key)).await {
             Ok(found) => Ok(Some(found.size)),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -81,7 +81,7 @@ impl Bucket {
         }
     }
 
-    pub(crate) async fn read(
+    pub async fn read(
         &self,
         key: &str,
         range: Range<u64>,
@@ -108,7 +108,7 @@ impl Bucket {
     /// Puts an object, under a key that has no other content. A server may answer that it conflicts with another request, as one that
     /// removes the folder of an object that is gone (`OperationAborted` of Amazon's, any failure to make a folder of versitygw's): nothing
     /// is stored then, and it is put again.
-    pub(in crate::objects) async fn put(&self, key: &str, content: impl Into<PutPayload>) -> io::Result<()> {
+    pub(crate) async fn put(&self, key: &str, content: impl Into<PutPayload>) -> io::Result<()> {
         let content: PutPayload = content.into();
         let mut pause = SHORTEST_PAUSE;
         loop {
@@ -132,7 +132,7 @@ impl Bucket {
 
     /// An address at which anybody may read an object for a while, by the name of the server that clients know. The signature is for
     /// that name.
-    pub(crate) async fn signed_address(&self, key: &str, lasting: Duration) -> io::Result<String> {
+    pub async fn signed_address(&self, key: &str, lasting: Duration) -> io::Result<String> {
         let signed = self
             .signer
             .signed_url(reqwest::Method::GET, &self.path(key), lasting)

@@ -20,8 +20,10 @@ use crate::config::ObjectsConfig;
 
 /// An object store.
 #[derive(Clone)]
-pub(crate) enum Objects {
+pub enum Objects {
+    /// Files.
     Directory(Directory),
+    /// A bucket.
     S3(Bucket),
 }
 
@@ -50,7 +52,7 @@ impl Stream for BlobReader {
 
 impl Objects {
     /// Opens it. Blocks.
-    pub(crate) fn open(config: &ObjectsConfig, root: &Path) -> io::Result<Self> {
+    pub fn open(config: &ObjectsConfig, root: &Path) -> io::Result<Self> {
         match config {
             ObjectsConfig::Directory => Directory::open(&root.join("objects")).map(Self::Directory),
             ObjectsConfig::S3 { .. } => Bucket::open(config).map(Self::S3),
@@ -58,7 +60,7 @@ impl Objects {
     }
 
     /// How many bytes an object has; `None` if it is not there.
-    pub(crate) async fn size(&self, key: &str) -> io::Result<Option<u64>> {
+    pub async fn size(&self, key: &str) -> io::Result<Option<u64>> {
         match self {
             Self::Directory(directory) => directory.size(key).await,
             Self::S3(s3) => s3.size(key).await,
@@ -66,7 +68,7 @@ impl Objects {
     }
 
     /// Whether the object store says anything of an object; that it is not there is an answer, too.
-    pub(crate) async fn answers(&self, key: &str) -> io::Result<()> {
+    pub async fn answers(&self, key: &str) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.is_there().await,
             Self::S3(s3) => s3.size(key).await.map(drop),
@@ -77,7 +79,7 @@ impl Objects {
     ///
     /// # Errors
     /// `NotFound` if the object is not there.
-    pub(crate) async fn read(&self, key: &str, range: Range<u64>) -> io::Result<BlobReader> {
+    pub async fn read(&self, key: &str, range: Range<u64>) -> io::Result<BlobReader> {
         Ok(BlobReader(match self {
             Self::Directory(directory) => directory.read(key, range).await?,
             Self::S3(s3) => s3.read(key, range).await?,
@@ -85,7 +87,7 @@ impl Objects {
     }
 
     /// Removes an object, or what there is of an unfinished one. It need not be there.
-    pub(crate) async fn delete(&self, key: &str, progress: Option<&[u8]>) -> io::Result<()> {
+    pub async fn delete(&self, key: &str, progress: Option<&[u8]>) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.delete(key).await,
             Self::S3(bucket) => s3::delete(bucket, key, progress).await,
@@ -93,7 +95,7 @@ impl Objects {
     }
 
     /// Whether an object may come to be there after it was deleted: the store may still be busy with a write whose sender has died.
-    pub(crate) fn writes_late(&self) -> bool {
+    pub fn writes_late(&self) -> bool {
         match self {
             Self::Directory(_) => false,
             Self::S3(_) => true,
@@ -101,7 +103,7 @@ impl Objects {
     }
 
     /// How many bytes of an upload are here, of which its record says that they are `recorded`.
-    pub(crate) async fn uploaded(&self, key: &str, recorded: u64) -> io::Result<u64> {
+    pub async fn uploaded(&self, key: &str, recorded: u64) -> io::Result<u64> {
         match self {
             Self::Directory(directory) => Ok(directory.size(key).await?.unwrap_or(0)),
             Self::S3(_) => Ok(recorded),
@@ -109,7 +111,7 @@ impl Objects {
     }
 
     /// Makes an object of these bytes, which is durable then, under a key that nobody has written to.
-    pub(crate) async fn put(&self, key: &str, pieces: Vec<Bytes>) -> io::Result<()> {
+    pub async fn put(&self, key: &str, pieces: Vec<Bytes>) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.put(key, pieces).await,
             Self::S3(bucket) => bucket.put(key, pieces.into_iter().collect::<PutPayload>()).await,
@@ -117,7 +119,7 @@ impl Objects {
     }
 
     /// Whether clients may be reading an object without this server, by an address that they were given.
-    pub(crate) fn is_read_elsewhere(&self) -> bool {
+    pub fn is_read_elsewhere(&self) -> bool {
         match self {
             Self::Directory(_) => false,
             Self::S3(_) => true,
@@ -125,7 +127,7 @@ impl Objects {
     }
 
     /// An address at which anybody may read an object for a while, if the store can be read by others.
-    pub(crate) async fn signed_address(&self, key: &str, lasting: Duration) -> io::Result<Option<String>> {
+    pub async fn signed_address(&self, key: &str, lasting: Duration) -> io::Result<Option<String>> {
         match self {
             Self::Directory(_) => Ok(None),
             Self::S3(bucket) => bucket.signed_address(key, lasting).await.map(Some),
@@ -133,7 +135,7 @@ impl Objects {
     }
 
     /// The directory, if objects are files.
-    pub(crate) fn directory(&self) -> Option<&Directory> {
+    pub fn directory(&self) -> Option<&Directory> {
         match self {
             Self::Directory(directory) => Some(directory),
             Self::S3(_) => None,
@@ -144,7 +146,7 @@ impl Objects {
     ///
     /// # Errors
     /// `Unsupported` if objects are no files; `CrossesDevices` if the file is on another file system.
-    pub(crate) async fn link(&self, key: &str, file: File) -> io::Result<()> {
+    pub async fn link(&self, key: &str, file: File) -> io::Result<()> {
         match self {
             Self::Directory(directory) => directory.link(key, file).await,
             Self::S3(_) => Err(io::ErrorKind::Unsupported.into()),
@@ -152,7 +154,7 @@ impl Objects {
     }
 
     /// A writer of an upload that has just been recorded, if any other one would have to take it over.
-    pub(crate) fn begin(&self, key: &str) -> Option<Writer> {
+    pub fn begin(&self, key: &str) -> Option<Writer> {
         match self {
             Self::Directory(_) => None,
             Self::S3(bucket) => Some(Writer::Parts(PartWriter::begin(bucket, key))),
@@ -163,7 +165,7 @@ impl Objects {
     ///
     /// # Errors
     /// If it is damaged.
-    pub(crate) fn take_over(&self, key: &str, size: u64, progress: Option<&[u8]>) -> io::Result<Note> {
+    pub fn take_over(&self, key: &str, size: u64, progress: Option<&[u8]>) -> io::Result<Note> {
         match self {
             Self::Directory(_) => Ok(directory::note(key, size)),
             Self::S3(_) => s3::take_over(key, progress),
@@ -171,7 +173,7 @@ impl Objects {
     }
 
     /// Goes on with an object from what its record says; from the beginning if there is nothing yet.
-    pub(crate) async fn resume(&self, key: &str, progress: Option<&[u8]>) -> io::Result<Writer> {
+    pub async fn resume(&self, key: &str, progress: Option<&[u8]>) -> io::Result<Writer> {
         Ok(match self {
             Self::Directory(directory) => Writer::File(directory.resume(key).await?),
             Self::S3(s3) => Writer::Parts(PartWriter::resume(s3, key, progress).await?),
@@ -184,14 +186,16 @@ impl Objects {
     clippy::large_enum_variant,
     reason = "a registry has one or the other, and few of them at once"
 )]
-pub(crate) enum Writer {
+pub enum Writer {
+    /// A file.
     File(FileWriter),
+    /// Parts of an object in S3.
     Parts(PartWriter),
 }
 
 impl Writer {
     /// The key that it writes under.
-    pub(crate) fn key(&self) -> &str {
+    pub fn key(&self) -> &str {
         match self {
             Self::File(writer) => writer.key(),
             Self::Parts(writer) => writer.key(),
@@ -199,7 +203,7 @@ impl Writer {
     }
 
     /// How many bytes it has.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         match self {
             Self::File(writer) => writer.size(),
             Self::Parts(writer) => writer.size(),
@@ -207,7 +211,7 @@ impl Writer {
     }
 
     /// How many bytes it holds in memory.
-    pub(crate) fn in_memory(&self) -> usize {
+    pub fn in_memory(&self) -> usize {
         match self {
             Self::File(_) => 0,
             Self::Parts(writer) => writer.in_memory(),
@@ -215,7 +219,7 @@ impl Writer {
     }
 
     /// Adds bytes. After an error the writer is of no use; what is there can be resumed.
-    pub(crate) async fn write(self, pieces: Vec<Bytes>) -> io::Result<Self> {
+    pub async fn write(self, pieces: Vec<Bytes>) -> io::Result<Self> {
         Ok(match self {
             Self::File(writer) => Self::File(writer.write(pieces).await?),
             Self::Parts(writer) => Self::Parts(writer.write(pieces).await?),
@@ -223,7 +227,7 @@ impl Writer {
     }
 
     /// The note that has to be recorded before more is written.
-    pub(crate) fn unrecorded(&mut self) -> Option<Note> {
+    pub fn unrecorded(&mut self) -> Option<Note> {
         match self {
             Self::File(_) => None,
             Self::Parts(writer) => writer.unrecorded(),
@@ -232,7 +236,7 @@ impl Writer {
 
     /// Waits for what is on its way to the store, before [`Writer::sync`] or, if nothing more will be written, [`Writer::complete`].
     /// [`Writer::unrecorded`] has to be asked after it.
-    pub(crate) async fn settled(self, is_last: bool) -> io::Result<Self> {
+    pub async fn settled(self, is_last: bool) -> io::Result<Self> {
         Ok(match self {
             Self::File(writer) => Self::File(writer),
             Self::Parts(writer) => Self::Parts(writer.settled(is_last).await?),
@@ -241,7 +245,7 @@ impl Writer {
 
     /// Makes all bytes durable, of a writer that has settled and is recorded. The returned note must be recorded if it has progress and
     /// the bytes are to be found again.
-    pub(crate) async fn sync(self) -> io::Result<(Self, Note)> {
+    pub async fn sync(self) -> io::Result<(Self, Note)> {
         Ok(match self {
             Self::File(writer) => {
                 let (writer, note) = writer.sync().await?;
@@ -255,7 +259,7 @@ impl Writer {
     }
 
     /// The object is whole and durable when this has returned.
-    pub(crate) async fn complete(self) -> io::Result<Finished> {
+    pub async fn complete(self) -> io::Result<Finished> {
         match self {
             Self::File(writer) => writer.complete().await,
             Self::Parts(writer) => writer.complete().await,

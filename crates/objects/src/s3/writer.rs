@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::bucket::{Bucket, from_store};
 use super::progress::{Multipart, Progress};
 use crate::digest::Hasher;
-use crate::objects::note::{Finished, Note, Released, new_key};
+use crate::note::{Finished, Note, Released, new_key};
 
 /// The first parts have so many bytes: the least that S3 allows. A writer holds one part in memory, and those that are on their way.
 const PART: usize = 5 << 20;
@@ -27,7 +27,7 @@ const MOST_ON_THEIR_WAY: usize = 4;
 const PARTS_OF_A_SIZE: usize = 1000;
 
 /// An object of S3 that is being written, at its end.
-pub(crate) struct PartWriter {
+pub struct PartWriter {
     bucket: Bucket,
     /// The key for bytes that are too few for a part. It is this writer's alone, and written once.
     key: String,
@@ -69,7 +69,7 @@ fn part_size(parts: usize) -> usize {
 }
 
 /// The note for the record of an upload that somebody else goes on with. From then on the upload has a key that nobody has written to.
-pub(in crate::objects) fn take_over(key: &str, progress: Option<&[u8]>) -> io::Result<Note> {
+pub(crate) fn take_over(key: &str, progress: Option<&[u8]>) -> io::Result<Note> {
     let progress = Progress::of_record(key, progress)?;
     let multipart = progress.multipart.as_ref().map(|multipart| &*multipart.key);
     let is_used = [multipart, progress.tail_key.as_deref()].contains(&Some(key));
@@ -87,7 +87,7 @@ pub(in crate::objects) fn take_over(key: &str, progress: Option<&[u8]>) -> io::R
 
 impl PartWriter {
     /// Begins an object with a key that nobody has written to.
-    pub(in crate::objects) fn begin(bucket: &Bucket, key: &str) -> Self {
+    pub(crate) fn begin(bucket: &Bucket, key: &str) -> Self {
         Self::new(bucket, key, Progress::new())
     }
 
@@ -109,11 +109,7 @@ impl PartWriter {
     }
 
     /// Goes on from what a record says since [`take_over`]. If its last bytes are not in the store, they count as never sent.
-    pub(in crate::objects) async fn resume(
-        bucket: &Bucket,
-        key: &str,
-        progress: Option<&[u8]>,
-    ) -> io::Result<Self> {
+    pub(crate) async fn resume(bucket: &Bucket, key: &str, progress: Option<&[u8]>) -> io::Result<Self> {
         let mut writer = Self::new(bucket, key, Progress::of_record(key, progress)?);
         let progress = &writer.progress;
         if let Some(key) = progress.tail_key.as_ref().filter(|_| progress.tail > 0) {
@@ -134,17 +130,17 @@ impl PartWriter {
         Ok(writer)
     }
 
-    pub(in crate::objects) fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &str {
         &self.key
     }
 
-    pub(in crate::objects) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         let sent: usize = self.sent.iter().map(|sent| sent.part.len()).sum();
         self.progress.size + (sent + self.tail.len()) as u64
     }
 
     /// How many bytes it holds in memory while no part is on its way.
-    pub(in crate::objects) fn in_memory(&self) -> usize {
+    pub(crate) fn in_memory(&self) -> usize {
         self.tail.len()
     }
 
@@ -178,11 +174,11 @@ impl PartWriter {
 
     /// The note that has to be recorded before more is written: a multipart upload that the record does not name would be forgotten by
     /// a kill.
-    pub(in crate::objects) fn unrecorded(&mut self) -> Option<Note> {
+    pub(crate) fn unrecorded(&mut self) -> Option<Note> {
         std::mem::take(&mut self.is_unrecorded).then(|| self.note())
     }
 
-    pub(in crate::objects) async fn write(mut self, pieces: Vec<Bytes>) -> io::Result<Self> {
+    pub(crate) async fn write(mut self, pieces: Vec<Bytes>) -> io::Result<Self> {
         for piece in pieces {
             self.hasher.update(&piece);
             self.tail.extend_from_slice(&piece);
@@ -288,7 +284,7 @@ impl PartWriter {
     ///
     /// The record has to have these parts, and the key for what comes after them, before [`PartWriter::sync`] or, if nothing more will be
     /// written, [`PartWriter::complete`].
-    pub(in crate::objects) async fn settled(mut self, is_last: bool) -> io::Result<Self> {
+    pub(crate) async fn settled(mut self, is_last: bool) -> io::Result<Self> {
         if self.progress.multipart.is_some() {
             self.send_full().await?;
         }
@@ -327,7 +323,7 @@ impl PartWriter {
     }
 
     /// Stores what is in memory, when no part is on its way and the record has all. It has to say what this returns.
-    pub(in crate::objects) async fn sync(mut self) -> io::Result<(Self, Note)> {
+    pub(crate) async fn sync(mut self) -> io::Result<(Self, Note)> {
         if !self.sent.is_empty() || self.is_unrecorded {
             return Err(io::Error::other("parts are not recorded"));
         }
@@ -353,7 +349,7 @@ impl PartWriter {
     }
 
     /// Makes the object, of a writer that has settled for the last time and is recorded.
-    pub(in crate::objects) async fn complete(mut self) -> io::Result<Finished> {
+    pub(crate) async fn complete(mut self) -> io::Result<Finished> {
         let size = self.size();
         let object = match self.progress.multipart.clone() {
             None if self.is_whole() => self.key.clone(),
