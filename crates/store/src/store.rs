@@ -132,7 +132,7 @@ impl Store {
     }
 
     /// Deletes an object that the records call garbage, then its record; says whether both are gone. Where a write may still be on its way
-    /// whose sender has died, the record stays for the grace time, and the object is deleted once more. What is garbage only later stays.
+    /// whose sender has died, the record stays for the grace time, and the object is deleted once more. Garbage of a later time stays.
     pub(crate) async fn sweep(&self, garbage: Garbage) -> Result<bool> {
         let Garbage {
             object,

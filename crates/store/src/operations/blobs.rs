@@ -107,7 +107,7 @@ impl Store {
         Err(StoreError::Lost(blob.digest.clone()))
     }
 
-    /// Reads a blob from where this record of it says that it is. What is not there is lost.
+    /// Reads a blob from where this record of it says that it is. If the object is not there, the blob is lost.
     async fn read_as(&self, blob: &Blob, range: Range<u64>) -> Result<BlobReader> {
         let Some(object) = &blob.object else {
             let Some(restorer) = self.inner.restorer.get() else {

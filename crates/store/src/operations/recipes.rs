@@ -109,8 +109,8 @@ impl Store {
         Ok(())
     }
 
-    /// If a blob has a sound recipe, its own object is garbage from now on; `false` if it has none, or no object of its own. What clients
-    /// may be reading from an address that they were given is deleted an hour later.
+    /// If a blob has a sound recipe, its own object is garbage from now on; `false` if it has none, or no object of its own. An object
+    /// that clients may be reading from an address that they were given is deleted an hour later.
     ///
     /// # Errors
     /// If the database fails.

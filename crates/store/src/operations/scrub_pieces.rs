@@ -1,4 +1,4 @@
-//! The part of a scrub that reads packs and recipes. What it notes of them says of each blob that is not intact whether it is sound.
+//! The part of a scrub that reads packs and recipes. A blob that is not intact is sound if its notes of them say so.
 
 use super::verdict::{Pace, Verdict};
 use crate::error::Result;
@@ -10,7 +10,7 @@ use xebec_objects::Digest;
 /// So many records are looked up at once.
 const STEP: usize = 64;
 
-/// What was found of packs and recipes.
+/// The findings of that part.
 #[derive(Default)]
 pub(super) struct Pieces {
     pub(super) read: u64,

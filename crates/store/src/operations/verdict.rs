@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use crate::store::Store;
 use xebec_objects::{Digest, Hasher};
 
-/// What reading an object has shown.
+/// The outcome of reading an object.
 pub(super) enum Verdict {
     Sound,
     Damaged,

@@ -23,8 +23,8 @@ pub(crate) enum Taken {
     Nothing,
 }
 
-/// The blob that has waited longest and is due, which nobody else takes before `until`. What cannot be taken apart is passed over, and not
-/// looked at again soon.
+/// The blob that has waited longest and is due, which nobody else takes before `until`. Blobs that cannot be taken apart are passed over, and
+/// not looked at again soon.
 pub(crate) fn take(
     tx: &mut dyn Transaction,
     least_size: u64,

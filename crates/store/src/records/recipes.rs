@@ -155,7 +155,7 @@ pub(crate) fn drop_intact(
     Ok(Some((object, size)))
 }
 
-/// Notes that a recipe's object is wrong or gone; `false` if the blob has another recipe by now, or none. What follows from it is in
+/// Notes that a recipe's object is wrong or gone; `false` if the blob has another recipe by now, or none. The consequences are in
 /// docs/formats/store.md.
 pub(crate) fn note_damage(
     tx: &mut dyn Transaction,

@@ -77,7 +77,7 @@ async fn a_blob_that_is_not_intact_is_read_by_its_recipe() {
         assert_eq!(contents(store, &blob).await, bytes);
         assert_eq!(range(store, &blob, 60..130).await, bytes[60..130]);
         assert_eq!(range(store, &blob, 190..999).await, bytes[190..]);
-        // Whoever has looked it up before reads it, too.
+        // A reader that has looked it up before reads it, too.
         assert_eq!(contents(store, &intact).await, bytes);
         assert!(store.has_object(&blob).await && store.is_whole(&blob).await.unwrap());
         let address = store.signed_address(&blob, Duration::from_secs(1)).await;
@@ -232,7 +232,7 @@ async fn a_push_of_a_blob_that_is_kept_as_a_recipe_mends_what_is_lost() {
 }
 
 #[tokio::test]
-async fn whoever_asks_whether_a_blob_is_whole_is_told_of_a_lost_pack() {
+async fn a_blob_whose_pack_is_lost_is_not_whole_and_counts_as_absent() {
     for test in engines(no_grace).await {
         let (store, a) = (with_toy(&test.store), name("a"));
         let bytes = of_chunks(&[1, 2, 3]);
@@ -307,6 +307,20 @@ async fn a_scrub_finds_wrong_bytes_in_packs_and_recipes() {
             collect(&test).await;
         }
         files_become(&test, 0).await;
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_clients_may_be_reading_elsewhere_stays_for_a_while() {
+    for test in engines(|_| ()).await {
+        push_apart(&test.store, &name("a"), &of_chunks(&[1, 2])).await;
+        let lingers = usize::from(std::env::var_os(S3).is_some());
+        for _ in 0..2 {
+            files_become(&test, 2 + lingers).await;
+            let dry = test.store.collect(&CollectOptions { dry_run: true }).await;
+            assert_eq!(dry.unwrap().objects, 0, "{}", test.engine);
+            collect(&test).await;
+        }
     }
 }
 
