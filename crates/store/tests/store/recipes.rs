@@ -318,7 +318,8 @@ async fn an_object_that_clients_may_be_reading_elsewhere_stays_for_a_while() {
         for _ in 0..2 {
             files_become(&test, 2 + lingers).await;
             let dry = test.store.collect(&CollectOptions { dry_run: true }).await;
-            assert_eq!(dry.unwrap().objects, 0, "{}", test.engine);
+            // The other engines may be about to forget it.
+            assert!(dry.unwrap().objects == 0 || lingers == 0, "{}", test.engine);
             collect(&test).await;
         }
     }
