@@ -37,4 +37,4 @@ mod worker;
 pub use cache::Hits;
 pub use restorer::{Figures, Restorer};
 pub use settings::{Cutting, Settings};
-pub use worker::{Deduplicator, Done};
+pub use worker::{Deduplicator, Done, Spent};

@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use xebec_store::{Algorithm, Blob, DedupTask, Digest, NewRecipe, Recording, Store, StoreError};
 
@@ -37,10 +38,20 @@ pub enum Done {
     Gone,
 }
 
+/// How long the two long steps have taken, of all blobs so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Reading blobs, taking them apart, and storing their new packs.
+    pub taking_apart: Duration,
+    /// Restoring them from what was stored.
+    pub proof: Duration,
+}
+
 /// See the module.
 pub struct Deduplicator {
     store: Store,
     settings: Settings,
+    spent: Mutex<Spent>,
     /// Told when a blob has come.
     arrived: Arc<Notify>,
 }
@@ -51,8 +62,14 @@ impl Deduplicator {
         Self {
             store,
             settings,
+            spent: Mutex::default(),
             arrived,
         }
+    }
+
+    /// How long taking apart and proofs have taken so far.
+    pub fn spent(&self) -> Spent {
+        *self.spent.lock()
     }
 
     /// How blobs are taken apart.
@@ -129,7 +146,10 @@ impl Deduplicator {
     }
 
     async fn work(&self, blob: &Blob) -> Result<Done, DedupError> {
-        let (recipe, plain, packed) = match take_apart(&self.store, blob, &self.settings).await? {
+        let begun = Instant::now();
+        let taken_apart = take_apart(&self.store, blob, &self.settings).await;
+        self.spent.lock().taking_apart += begun.elapsed();
+        let (recipe, plain, packed) = match taken_apart? {
             TakenApart::Made {
                 recipe,
                 plain,
@@ -168,7 +188,10 @@ impl Deduplicator {
 
     /// Records a recipe after it has been proven.
     async fn record(&self, recipe: &NewRecipe, objects: &Objects) -> Result<Done, DedupError> {
-        prove(&self.store, &recipe.blob, objects).await?;
+        let begun = Instant::now();
+        let proof = prove(&self.store, &recipe.blob, objects).await;
+        self.spent.lock().proof += begun.elapsed();
+        proof?;
         Ok(match self.store.record_recipe(recipe).await? {
             Recording::Recorded(_) => Done::Recorded,
             Recording::BlobGone => Done::Gone,

@@ -1,0 +1,159 @@
+//! A store in a temporary directory, with a deduplicator, for the programs that measure.
+#![allow(dead_code, reason = "each program uses a part of it")]
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use tokio::sync::Notify;
+use xebec_dedup::{Deduplicator, Settings};
+use xebec_store::{
+    Algorithm, Blob, CollectOptions, Digest, Hasher, NewManifest, Reference, ReferenceKind, RepositoryName, Store,
+    StoreConfig,
+};
+
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Bytes of a file that are read at once.
+const PIECE: usize = 1 << 20;
+
+/// It is gone with this.
+pub struct World {
+    pub store: Store,
+    pub deduplicator: Deduplicator,
+    pub directory: tempfile::TempDir,
+}
+
+impl World {
+    /// An empty one.
+    pub async fn new(settings: &Settings) -> Result<Self, Failure> {
+        let directory = tempfile::tempdir()?;
+        let mut config = StoreConfig::new(directory.path());
+        config.grace = Duration::ZERO;
+        let store = Store::open(&config).await?;
+        let deduplicator = Deduplicator::new(store.clone(), settings.clone(), Arc::new(Notify::new()));
+        Ok(Self {
+            store,
+            deduplicator,
+            directory,
+        })
+    }
+
+    /// Pushes the bytes of a file, and a manifest that names them.
+    pub async fn push_file(&self, path: &str) -> Result<Blob, Failure> {
+        let mut hasher = Hasher::new(Algorithm::Sha256);
+        for piece in pieces(path)? {
+            hasher.update(&piece?);
+        }
+        self.push(hasher.finish(), stream::iter(pieces(path)?)).await
+    }
+
+    /// The same with bytes in memory.
+    pub async fn push_bytes(&self, bytes: Bytes) -> Result<Blob, Failure> {
+        let digest = Digest::of(Algorithm::Sha256, &bytes);
+        self.push(digest, stream::iter([Ok(bytes)])).await
+    }
+
+    async fn push(
+        &self,
+        digest: Digest,
+        body: impl futures_util::Stream<Item = std::io::Result<Bytes>> + Send + Unpin + 'static,
+    ) -> Result<Blob, Failure> {
+        let repository: RepositoryName = "team/app".parse()?;
+        let id = self.store.begin_upload(&repository).await?;
+        self.store.append(&repository, &id, None, body).await?;
+        self.store.finish_upload(&repository, &id, &digest).await?;
+        let content = Bytes::from(format!("names {digest}"));
+        let manifest = NewManifest {
+            digest: Digest::of(Algorithm::Sha256, &content),
+            media_type: "application/vnd.oci.image.manifest.v1+json".to_owned(),
+            content,
+            references: vec![Reference {
+                kind: ReferenceKind::Layer,
+                digest: digest.clone(),
+                required: true,
+            }],
+            subject: None,
+            artifact_type: None,
+            annotations: Default::default(),
+            immutable: Vec::new(),
+            is_pushed: true,
+        };
+        self.store.put_manifest(&repository, &manifest, &[]).await?;
+        self.blob(&digest).await
+    }
+
+    /// What the store says of a blob now.
+    pub async fn blob(&self, digest: &Digest) -> Result<Blob, Failure> {
+        let blob = self.store.peek_blob(&"team/app".parse()?, digest).await?;
+        Ok(blob.ok_or("the blob is absent")?)
+    }
+
+    /// Collects until nothing is left to do.
+    pub async fn collect(&self) -> Result<(), Failure> {
+        for _ in 0..6 {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            self.store.collect(&CollectOptions::default()).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells the system that the pages of all objects need not stay in memory.
+    pub fn forget_pages(&self) {
+        for path in files_below(&self.directory.path().join("objects")) {
+            if let Ok(file) = std::fs::File::open(path) {
+                let _ = rustix::fs::fdatasync(&file);
+                let _ = rustix::fs::fadvise(file.as_fd(), 0, None, rustix::fs::Advice::DontNeed);
+            }
+        }
+    }
+
+    /// The bytes of the database's files.
+    pub fn database_bytes(&self) -> u64 {
+        let objects = self.directory.path().join("objects");
+        let files = files_below(self.directory.path()).into_iter();
+        let outside = files.filter(|path| !path.starts_with(&objects) && is_of_database(path));
+        outside.filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum()
+    }
+}
+
+fn is_of_database(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.contains("sqlite") || name.contains(".db")
+}
+
+fn files_below(directory: &Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => found.extend(files_below(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+fn pieces(path: &str) -> std::io::Result<impl Iterator<Item = std::io::Result<Bytes>> + Send + Unpin + use<>> {
+    use std::io::Read as _;
+    let mut file = std::fs::File::open(path)?;
+    Ok(std::iter::from_fn(move || {
+        let mut piece = Vec::with_capacity(PIECE);
+        match file.by_ref().take(PIECE as u64).read_to_end(&mut piece) {
+            Ok(0) => None,
+            Ok(_) => Some(Ok(Bytes::from(piece))),
+            Err(error) => Some(Err(error)),
+        }
+    }))
+}
+
+/// The most memory that this process has had, in MiB.
+pub fn peak_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.unwrap_or_default() / 1024
+}
