@@ -71,6 +71,10 @@ test-snapshotter: setup-test ## containerd's own tests of our snapshotter ten ti
 bench-recompress: setup-bench ## how much of layers by each tool comes back exactly from plain files, what that takes, and how fast
 	@scripts/bench-recompress.sh
 
+.PHONY: bench-dedup
+bench-dedup: setup-bench ## how much room a registry needs that keeps each file once, over series of images with several versions; as root
+	@scripts/bench-dedup.sh
+
 .PHONY: soak-store
 soak-store: setup-test ## a thousand kills of the registry's store over each of its engines
 	@XEBEC_STORE_KILLS=1000 cargo test --locked -p xebec-store --test store -- --nocapture kill:: engines::

@@ -49,6 +49,7 @@ npm                   | apt    | npm                   | test,bench             
 podman                | apt    | podman                | test                       | runs beside Xebec
 gzip                  | apt    | gzip                  | test,bench                 | layers by several writers
 pigz                  | apt    | pigz                  | test,bench                 | layers by several writers
+restic                | apt    | restic                | bench                      | a limit of what deduplication gives
 zstd                  | apt    | zstd                  | test,bench                 | layers by several writers
 xz                    | apt    | xz-utils              | test,bench                 | layers by several writers
 tar                   | apt    | tar                   | test,bench                 | layers by several writers

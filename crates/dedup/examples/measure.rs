@@ -1,8 +1,9 @@
 //! Pushes files into a store in a temporary directory, takes them apart, restores them, and prints figures:
 //! `cargo run --release -p xebec-dedup --example measure -- [--chunks files|contents] [--level N] [--space] FILE…`.
 //!
-//! A line for each file: megabytes as pushed, and plain; seconds and megabytes of plain bytes a second of taking apart (with packing and storing), of the
-//! proof, of restoring with cold caches and again with warm ones; milliseconds to the first byte, with cold caches. Cold: a restorer with
+//! A line for each file: megabytes as pushed, and plain; seconds and megabytes of plain bytes a second of taking apart (with packing and storing) and of the
+//! proof, and the processors' seconds of both; the same of restoring with cold caches and again with warm ones; milliseconds to the first byte, with
+//! cold caches. While others use the machine, the processors' seconds say more. Cold: a restorer with
 //! nothing in memory, and objects that the system was told to drop from its own. `--space` leaves restoring out. Then what all files together take, and the
 //! peak memory of this process, in which the files are not.
 
@@ -36,7 +37,9 @@ fn options() -> Result<Options, Failure> {
                 Some("contents") => options.settings.cutting = Cutting::Contents,
                 other => return Err(format!("--chunks is files or contents, not {other:?}").into()),
             },
-            "--level" => options.settings.level = arguments.next().ok_or("--level needs a number")?.parse()?,
+            "--level" => {
+                options.settings.level = arguments.next().ok_or("--level needs a number")?.parse()?
+            }
             "--space" => options.is_space_only = true,
             _ => options.files.push(argument),
         }
@@ -52,8 +55,18 @@ async fn main() -> Result<(), Failure> {
     let options = options()?;
     let world = World::new(&options.settings).await?;
     println!(
-        "{:24} {:>8} {:>8} {:>14} {:>14} {:>14} {:>14} {:>9}",
-        "file", "MB", "plain", "apart s MB/s", "proof", "cold", "warm", "first ms"
+        "{:24} {:>8} {:>8} {:>14} {:>14} {:>7} {:>14} {:>7} {:>14} {:>7} {:>9}",
+        "file",
+        "MB",
+        "plain",
+        "apart s, MB/s",
+        "proof s, MB/s",
+        "cpu s",
+        "cold s, MB/s",
+        "cpu s",
+        "warm s, MB/s",
+        "cpu s",
+        "first ms"
     );
     for path in &options.files {
         let line = one(&world, &options, path).await?;
@@ -69,21 +82,29 @@ async fn main() -> Result<(), Failure> {
 /// Pushes a file, takes it apart and restores it.
 async fn one(world: &World, options: &Options, path: &str) -> Result<String, Failure> {
     let blob = world.push_file(path).await?;
-    let spent_before = world.deduplicator.spent();
+    let (spent_before, cpu_before) = (world.deduplicator.spent(), cpu());
     let Some((_, done)) = world.deduplicator.work_once().await? else {
-        return Ok(format!("{:>8.1} known already, or too small", megabytes(blob.size)));
+        return Ok(format!(
+            "{:>8.1} known already, or too small",
+            megabytes(blob.size)
+        ));
     };
-    let spent = world.deduplicator.spent();
+    let (spent, cpu_after) = (world.deduplicator.spent(), cpu());
     if done != Done::Recorded {
         return Ok(format!("{:>8.1} {done:?}", megabytes(blob.size)));
     }
-    let plain = world.store.recipe(&blob.digest).await?.map_or(0, |recipe| recipe.plain);
+    let plain = world
+        .store
+        .recipe(&blob.digest)
+        .await?
+        .map_or(0, |recipe| recipe.plain);
     let mut line = format!(
-        "{:>8.1} {:>8.1} {} {}",
+        "{:>8.1} {:>8.1} {} {} {:>7.2}",
         megabytes(blob.size),
         megabytes(plain),
         speed(plain, spent.taking_apart - spent_before.taking_apart),
-        speed(plain, spent.proof - spent_before.proof)
+        speed(plain, spent.proof - spent_before.proof),
+        (cpu_after - cpu_before).as_secs_f64()
     );
     if options.is_space_only {
         return Ok(line);
@@ -91,13 +112,18 @@ async fn one(world: &World, options: &Options, path: &str) -> Result<String, Fai
     world.collect().await?;
     world.forget_pages();
     let restorer = Arc::new(Restorer::new(&options.settings));
+    let before = cpu();
     let (first, cold) = restore(world, &restorer, &blob).await?;
+    let between = cpu();
     let (_, warm) = restore(world, &restorer, &blob).await?;
+    let after = cpu();
     let frames = restorer.figures().frames;
     line += &format!(
-        " {} {} {:>9.1}  frames decoded {}, found {}",
+        " {} {:>7.2} {} {:>7.2} {:>9.1}  frames decoded {}, found {}",
         speed(plain, cold),
+        (between - before).as_secs_f64(),
         speed(plain, warm),
+        (after - between).as_secs_f64(),
         first.as_secs_f64() * 1e3,
         frames.missed,
         frames.hit + frames.waited
@@ -123,7 +149,12 @@ async fn restore(world: &World, restorer: &Restorer, blob: &Blob) -> Result<(Dur
 fn sums(space: &Space, database: u64) {
     let share = |bytes: u64| bytes as f64 / space.blob_bytes.max(1) as f64;
     let after = space.pack_bytes + space.recipe_bytes + space.intact_bytes;
-    println!("distinct blobs {}, pushed {:.1} MB, plain {:.1} MB", space.blobs, megabytes(space.blob_bytes), megabytes(space.plain_bytes));
+    println!(
+        "distinct blobs {}, pushed {:.1} MB, plain {:.1} MB",
+        space.blobs,
+        megabytes(space.blob_bytes),
+        megabytes(space.plain_bytes)
+    );
     println!(
         "packs {} of {:.1} MB with {} chunks of {:.1} MB; recipes {} of {:.2} MB; intact {} of {:.1} MB",
         space.packs,
@@ -150,7 +181,20 @@ fn sums(space: &Space, database: u64) {
 }
 
 fn speed(plain: u64, time: Duration) -> String {
-    format!("{:>7.2} {:>6.0}", time.as_secs_f64(), megabytes(plain) / time.as_secs_f64())
+    format!(
+        "{:>7.2} {:>6.0}",
+        time.as_secs_f64(),
+        megabytes(plain) / time.as_secs_f64()
+    )
+}
+
+/// What processors have spent on this process.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(
+        time.tv_sec.try_into().unwrap_or_default(),
+        time.tv_nsec.try_into().unwrap_or_default(),
+    )
 }
 
 fn megabytes(bytes: u64) -> f64 {

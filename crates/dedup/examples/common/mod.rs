@@ -11,8 +11,8 @@ use futures_util::{StreamExt as _, stream};
 use tokio::sync::Notify;
 use xebec_dedup::{Deduplicator, Settings};
 use xebec_store::{
-    Algorithm, Blob, CollectOptions, Digest, Hasher, NewManifest, Reference, ReferenceKind, RepositoryName, Store,
-    StoreConfig,
+    Algorithm, Blob, CollectOptions, Digest, Hasher, NewManifest, Reference, ReferenceKind, RepositoryName,
+    Store, StoreConfig,
 };
 
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -116,12 +116,17 @@ impl World {
         let objects = self.directory.path().join("objects");
         let files = files_below(self.directory.path()).into_iter();
         let outside = files.filter(|path| !path.starts_with(&objects) && is_of_database(path));
-        outside.filter_map(|path| Some(std::fs::metadata(path).ok()?.len())).sum()
+        outside
+            .filter_map(|path| Some(std::fs::metadata(path).ok()?.len()))
+            .sum()
     }
 }
 
 fn is_of_database(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     name.contains("sqlite") || name.contains(".db")
 }
 
@@ -137,7 +142,9 @@ fn files_below(directory: &Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-fn pieces(path: &str) -> std::io::Result<impl Iterator<Item = std::io::Result<Bytes>> + Send + Unpin + use<>> {
+fn pieces(
+    path: &str,
+) -> std::io::Result<impl Iterator<Item = std::io::Result<Bytes>> + Send + Unpin + use<>> {
     use std::io::Read as _;
     let mut file = std::fs::File::open(path)?;
     Ok(std::iter::from_fn(move || {

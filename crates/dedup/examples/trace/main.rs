@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{Failure, World};
 use futures_util::StreamExt as _;
-use policies::{Arc as ArcPolicy, Lru, S3Fifo, Simulated};
+use policies::{Arc as ArcPolicy, Coming, Lru, S3Fifo, Simulated};
 use workload::{Event, Request};
 use xebec_dedup::{Done, Figures, Restorer, Settings};
 use xebec_store::{Blob, Restore as _, Store};
@@ -59,7 +59,10 @@ async fn main() -> Result<(), Failure> {
     }
     let sizes: Vec<u64> = intact.iter().map(|blob| blob.size).collect();
     let bytes: u64 = sizes.iter().sum();
-    let asked = events.iter().filter(|event| matches!(event.request, Request::Layer(_))).count();
+    let asked = events
+        .iter()
+        .filter(|event| matches!(event.request, Request::Layer(_)))
+        .count();
     println!(
         "{layers} layers of {:.1} MB; {} requests in {} s, of layers {asked}",
         bytes as f64 / 1e6,
@@ -68,7 +71,10 @@ async fn main() -> Result<(), Failure> {
     );
     simulate(&events, &sizes, bytes, &options.rooms);
 
-    println!("{:22} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9}  milliseconds", "", "hit", "wait", "miss", "p50", "p95", "p99");
+    println!(
+        "{:22} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9}  milliseconds",
+        "", "hit", "wait", "miss", "p50", "p95", "p99"
+    );
     replay("intact", &world.store, None, &intact, &events).await?;
     let begun = Instant::now();
     while let Some((blob, done)) = world.deduplicator.work_once().await? {
@@ -86,19 +92,48 @@ async fn main() -> Result<(), Failure> {
         let directory = world.directory.path().join(format!("restored-{room}"));
         let restorer = Restorer::with_files(&Settings::default(), &directory, bytes * room / 100)?;
         let ahead = tokio::spawn(restorer.clone().prefetch(world.store.clone()));
-        replay(&format!("room for {room} %"), &world.store, Some(&restorer), &apart, &events).await?;
+        replay(
+            &format!("room for {room} %"),
+            &world.store,
+            Some(&restorer),
+            &apart,
+            &events,
+        )
+        .await?;
         ahead.abort();
     }
     let restorer = Restorer::new(&Settings::default());
-    replay("restored when asked", &world.store, Some(&restorer), &apart, &events).await?;
-    println!("taken apart and proven in {:.1} s; peak memory {} MiB", taken.as_secs_f64(), common::peak_mib());
+    replay(
+        "restored when asked",
+        &world.store,
+        Some(&restorer),
+        &apart,
+        &events,
+    )
+    .await?;
+    println!(
+        "taken apart and proven in {:.1} s; peak memory {} MiB",
+        taken.as_secs_f64(),
+        common::peak_mib()
+    );
     Ok(())
 }
 
 /// Prints the parts of requests that each policy has the layer for.
 fn simulate(events: &[Event], sizes: &[u64], bytes: u64, rooms: &[u64]) {
-    println!("{:28} {}", "hits by simulation", rooms.iter().map(|room| format!("{room:>6} %")).collect::<String>());
-    for ahead in [true, false] {
+    println!(
+        "{:28} {}",
+        "hits by simulation",
+        rooms
+            .iter()
+            .map(|room| format!("{room:>6} %"))
+            .collect::<String>()
+    );
+    for (coming, how) in [
+        (Coming::Ahead, "restored ahead"),
+        (Coming::AheadAndUsed, "ahead, manifests use"),
+        (Coming::Asked, "restored when asked"),
+    ] {
         for name in ["S3-FIFO", "LRU", "ARC"] {
             let mut line = String::new();
             for room in rooms {
@@ -108,15 +143,21 @@ fn simulate(events: &[Event], sizes: &[u64], bytes: u64, rooms: &[u64]) {
                     "ARC" => Box::new(ArcPolicy::new(room)),
                     _ => Box::new(S3Fifo::new(room)),
                 };
-                line += &format!("{:>8.3}", policies::play(events, sizes, cache.as_mut(), ahead));
+                line += &format!("{:>8.3}", policies::play(events, sizes, cache.as_mut(), coming));
             }
-            println!("{:28} {line}", format!("{name}, {}", if ahead { "restored ahead" } else { "when asked" }));
+            println!("{:28} {line}", format!("{name}, {how}"));
         }
     }
 }
 
 /// Plays the trace in real time, and prints a line.
-async fn replay(name: &str, store: &Store, restorer: Option<&Restorer>, blobs: &[Blob], events: &[Event]) -> Result<(), Failure> {
+async fn replay(
+    name: &str,
+    store: &Store,
+    restorer: Option<&Restorer>,
+    blobs: &[Blob],
+    events: &[Event],
+) -> Result<(), Failure> {
     let begun = Instant::now();
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     for event in events {
@@ -129,7 +170,12 @@ async fn replay(name: &str, store: &Store, restorer: Option<&Restorer>, blobs: &
             }
             (Request::Manifest(_), None) => {}
             (Request::Layer(layer), restorer) => {
-                let (store, restorer, blob, tell) = (store.clone(), restorer.cloned(), blobs[*layer].clone(), tell.clone());
+                let (store, restorer, blob, tell) = (
+                    store.clone(),
+                    restorer.cloned(),
+                    blobs[*layer].clone(),
+                    tell.clone(),
+                );
                 tokio::spawn(async move {
                     let _ = tell.send(fetch(&store, restorer, &blob, &client).await);
                 });
@@ -147,7 +193,12 @@ async fn replay(name: &str, store: &Store, restorer: Option<&Restorer>, blobs: &
     Ok(())
 }
 
-async fn fetch(store: &Store, restorer: Option<Restorer>, blob: &Blob, client: &str) -> Result<Duration, Failure> {
+async fn fetch(
+    store: &Store,
+    restorer: Option<Restorer>,
+    blob: &Blob,
+    client: &str,
+) -> Result<Duration, Failure> {
     let begun = Instant::now();
     let mut stream = match &restorer {
         Some(restorer) => {
@@ -170,12 +221,21 @@ fn shares(figures: &Figures) -> String {
     let blobs = figures.blobs;
     let all = (blobs.hit + blobs.waited + blobs.missed) as f64;
     match all > 0.0 {
-        true => [blobs.hit, blobs.waited, blobs.missed].map(|count| format!("{:>7.3}", count as f64 / all)).join(" "),
+        true => [blobs.hit, blobs.waited, blobs.missed]
+            .map(|count| format!("{:>7.3}", count as f64 / all))
+            .join(" "),
         false => format!("{:>7} {:>7} {:>7}", "", "", ""),
     }
 }
 
 fn percentiles(times: &[Duration]) -> String {
-    let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or_default();
-    [0.5, 0.95, 0.99].map(|part| format!("{:>9.2}", at(part).as_secs_f64() * 1e3)).join(" ")
+    let at = |part: f64| {
+        times
+            .get((times.len() as f64 * part) as usize)
+            .copied()
+            .unwrap_or_default()
+    };
+    [0.5, 0.95, 0.99]
+        .map(|part| format!("{:>9.2}", at(part).as_secs_f64() * 1e3))
+        .join(" ")
 }

@@ -10,29 +10,49 @@ use policy::Policy;
 
 use crate::workload::{Event, Request};
 
+/// When layers come into a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coming {
+    /// When a client reads a manifest that names it and lacks it.
+    Ahead,
+    /// The same, and one that is there already is used by that.
+    AheadAndUsed,
+    /// When somebody asks for it.
+    Asked,
+}
+
 /// A cache of keys with sizes.
 pub trait Simulated {
+    /// Whether it is here.
+    fn has(&self, key: usize) -> bool;
     /// Whether it is here; that is a use.
     fn use_one(&mut self, key: usize) -> bool;
     /// It has come.
     fn insert(&mut self, key: usize, size: u64);
 }
 
-/// The part of requests of layers that find theirs. With `ahead`, a layer comes when a client reads a manifest that names it and lacks it; else when
-/// somebody asks for it.
-pub fn play(events: &[Event], sizes: &[u64], cache: &mut dyn Simulated, ahead: bool) -> f64 {
+/// The part of requests of layers that find theirs. What is restored is there at once.
+pub fn play(events: &[Event], sizes: &[u64], cache: &mut dyn Simulated, coming: Coming) -> f64 {
     let (mut hits, mut all) = (0_u32, 0_u32);
     let mut pulled = HashSet::new();
     for event in events {
         match &event.request {
-            Request::Manifest(layers) if ahead => {
-                for &layer in layers {
-                    if !pulled.contains(&(event.client, layer)) && !cache.use_one(layer) {
+            Request::Manifest(_) if coming == Coming::Asked => {}
+            Request::Manifest(layers) => {
+                let lacking = layers
+                    .iter()
+                    .copied()
+                    .filter(|layer| !pulled.contains(&(event.client, *layer)));
+                for layer in lacking {
+                    let is_here = match coming {
+                        Coming::AheadAndUsed => cache.use_one(layer),
+                        _ => cache.has(layer),
+                    };
+                    if !is_here {
                         cache.insert(layer, sizes[layer]);
                     }
                 }
             }
-            Request::Manifest(_) => {}
             Request::Layer(layer) => {
                 all += 1;
                 pulled.insert((event.client, *layer));
@@ -56,6 +76,10 @@ impl S3Fifo {
 }
 
 impl Simulated for S3Fifo {
+    fn has(&self, key: usize) -> bool {
+        self.0.has(&key)
+    }
+
     fn use_one(&mut self, key: usize) -> bool {
         self.0.use_one(&key)
     }
@@ -120,6 +144,10 @@ impl Lru {
 }
 
 impl Simulated for Lru {
+    fn has(&self, key: usize) -> bool {
+        self.list.has(key)
+    }
+
     fn use_one(&mut self, key: usize) -> bool {
         let Some(size) = self.list.remove(key) else {
             return false;
@@ -161,7 +189,8 @@ impl Arc {
     /// Makes room for so many bytes.
     fn make_room(&mut self, size: u64, is_of_again: bool) {
         while self.once.bytes + self.again.bytes + size > self.room {
-            let of_once = self.once.bytes > self.once_wanted || (is_of_again && self.once.bytes == self.once_wanted);
+            let of_once =
+                self.once.bytes > self.once_wanted || (is_of_again && self.once.bytes == self.once_wanted);
             let from_once = (of_once && self.once.bytes > 0) || self.again.bytes == 0;
             let (from, to) = match from_once {
                 true => (&mut self.once, &mut self.once_gone),
@@ -174,6 +203,10 @@ impl Arc {
 }
 
 impl Simulated for Arc {
+    fn has(&self, key: usize) -> bool {
+        self.once.has(key) || self.again.has(key)
+    }
+
     fn use_one(&mut self, key: usize) -> bool {
         let found = self.once.remove(key).or_else(|| self.again.remove(key));
         let Some(size) = found else { return false };
@@ -188,7 +221,9 @@ impl Simulated for Arc {
         let share = |one: u64, other: u64| size.max((size as f64 * other as f64 / one.max(1) as f64) as u64);
         let (is_once, is_again) = (self.once_gone.has(key), self.again_gone.has(key));
         if is_once {
-            self.once_wanted = self.room.min(self.once_wanted + share(self.once_gone.bytes, self.again_gone.bytes));
+            self.once_wanted = self
+                .room
+                .min(self.once_wanted + share(self.once_gone.bytes, self.again_gone.bytes));
         } else if is_again {
             let less = share(self.again_gone.bytes, self.once_gone.bytes);
             self.once_wanted = self.once_wanted.saturating_sub(less);

@@ -61,7 +61,10 @@ pub fn requests(images: &[Vec<usize>], count: usize, span: Duration, numbers: &m
         // Few clients make most requests, as in London.
         let client = zipf(numbers, CLIENTS, 0.7);
         let image = &images[zipf(numbers, images.len(), 0.9)];
-        let lacking = image.iter().copied().filter(|layer| has[client].insert(*layer) || numbers.below(100) < AGAIN);
+        let lacking = image
+            .iter()
+            .copied()
+            .filter(|layer| has[client].insert(*layer) || numbers.below(100) < AGAIN);
         let lacking: Vec<usize> = lacking.collect();
         all += 1 + lacking.len();
         pulls.push((client, image.clone(), lacking));
@@ -119,7 +122,8 @@ pub fn layer(number: usize) -> Vec<u8> {
         header.set_size(contents.len() as u64);
         header.set_mode(0o644);
         let name = format!("usr/lib/{number}/file-{file}.txt");
-        tar.append_data(&mut header, name, contents.as_slice()).expect("memory takes it");
+        tar.append_data(&mut header, name, contents.as_slice())
+            .expect("memory takes it");
         left -= contents.len();
         file += 1;
     }
@@ -144,7 +148,9 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
 /// Words and numbers that compress by somewhat more than half.
 fn text(seed: u64, length: usize) -> Vec<u8> {
     let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
-    let words: Vec<String> = (0..2000).map(|_| format!("{:x} ", numbers.next() >> (24 + numbers.below(32)))).collect();
+    let words: Vec<String> = (0..2000)
+        .map(|_| format!("{:x} ", numbers.next() >> (24 + numbers.below(32))))
+        .collect();
     let mut text = Vec::with_capacity(length + 16);
     while text.len() < length {
         match numbers.below(4) {
