@@ -15,8 +15,8 @@ mkdir -p "$layers"
 
 (cd bench/recompress && go build -o "$layers/compress" .)
 python3 -B bench/dedup_layers.py "$layers" "$layers/compress"
-cargo build --quiet --locked --release --package xebec-dedup --example measure
-measure="$CARGO_TARGET_DIR/release/examples/measure"
+cargo build --quiet --locked --release --package xebec-dedup --example dedup-measure
+measure="$CARGO_TARGET_DIR/release/examples/dedup-measure"
 
 # Files of all layers, each once; or without those that are only made again.
 files() { # PATTERN

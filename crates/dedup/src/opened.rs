@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use xebec_recipe::{ChunkId, FromEnd, Limits, PackIndex, Place as ChunkPlace, Recipe};
 use xebec_recompress::{Description, Place};
@@ -17,6 +17,8 @@ use crate::units::{self, Unit};
 
 /// Bytes at the end of a pack that are read first. Most indexes fit.
 const END: usize = 256 << 10;
+/// Indexes that are read at the same time for one blob: its packs may be many, and each takes a round trip where objects are far away.
+const AT_ONCE: usize = 8;
 
 /// A blob's recipe, opened.
 pub(crate) struct Opened {
@@ -158,13 +160,11 @@ pub(crate) async fn open(
     if units.last().map_or(0, |unit| unit.bytes.end) != blob.size {
         return Err(damaged("it makes another number of bytes".to_owned()));
     }
-    let mut packs = Vec::with_capacity(objects.packs.len());
-    for pack in &objects.packs {
-        packs.push(OpenedPack {
-            object: pack.clone(),
-            index: indexes.of(store, pack).await?,
-        });
-    }
+    let packs = objects.packs.clone().into_iter().map(|object| async move {
+        let index = indexes.of(store, &object).await?;
+        Ok::<_, DedupError>(OpenedPack { object, index })
+    });
+    let packs: Vec<OpenedPack> = stream::iter(packs).buffered(AT_ONCE).try_collect().await?;
     let mut chunks = HashMap::new();
     for (id, length) in recipe.chunks() {
         let mut found = packs.iter().enumerate();

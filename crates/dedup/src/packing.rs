@@ -1,6 +1,6 @@
 //! Puts chunks that the store lacks into packs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -22,6 +22,8 @@ pub(crate) struct Packing {
     /// Chunks that were not looked up yet.
     pending: Vec<(ChunkId, Vec<u8>, Hint)>,
     pending_bytes: u64,
+    /// The ids of those.
+    is_pending: HashSet<ChunkId>,
     /// Chunks that were looked up, and the packs of others that have them.
     known: HashMap<ChunkId, Option<PackKey>>,
     packs: Vec<NewPack>,
@@ -49,6 +51,7 @@ impl Packing {
             writer: PackWriter::new(options),
             pending: Vec::new(),
             pending_bytes: 0,
+            is_pending: HashSet::new(),
             known: HashMap::new(),
             packs: Vec::new(),
         }
@@ -59,7 +62,7 @@ impl Packing {
     /// # Errors
     /// If the store fails.
     pub(crate) fn add(&mut self, id: ChunkId, bytes: &[u8], hint: &Hint) -> Result<(), StoreError> {
-        if self.known.contains_key(&id) || self.pending.iter().any(|(other, ..)| *other == id) {
+        if self.known.contains_key(&id) || !self.is_pending.insert(id) {
             return Ok(());
         }
         self.pending.push((id, bytes.to_vec(), hint.clone()));
@@ -74,6 +77,7 @@ impl Packing {
     fn look_up(&mut self) -> Result<(), StoreError> {
         let pending = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
+        self.is_pending.clear();
         let ids: Vec<[u8; 32]> = pending.iter().map(|(id, ..)| id.0).collect();
         let found = self.handle.block_on(self.store.chunks_here(&ids))?;
         for ((id, bytes, hint), found) in pending.into_iter().zip(found) {

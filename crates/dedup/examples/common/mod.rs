@@ -15,21 +15,21 @@ use xebec_store::{
     Store, StoreConfig,
 };
 
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Bytes of a file that are read at once.
 const PIECE: usize = 1 << 20;
 
 /// It is gone with this.
-pub struct World {
-    pub store: Store,
-    pub deduplicator: Deduplicator,
-    pub directory: tempfile::TempDir,
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) deduplicator: Deduplicator,
+    pub(crate) directory: tempfile::TempDir,
 }
 
 impl World {
     /// An empty one.
-    pub async fn new(settings: &Settings) -> Result<Self, Failure> {
+    pub(crate) async fn new(settings: &Settings) -> Result<Self, Failure> {
         let directory = tempfile::tempdir()?;
         let mut config = StoreConfig::new(directory.path());
         config.grace = Duration::ZERO;
@@ -43,7 +43,7 @@ impl World {
     }
 
     /// Pushes the bytes of a file, and a manifest that names them.
-    pub async fn push_file(&self, path: &str) -> Result<Blob, Failure> {
+    pub(crate) async fn push_file(&self, path: &str) -> Result<Blob, Failure> {
         let mut hasher = Hasher::new(Algorithm::Sha256);
         for piece in pieces(path)? {
             hasher.update(&piece?);
@@ -52,7 +52,7 @@ impl World {
     }
 
     /// The same with bytes in memory.
-    pub async fn push_bytes(&self, bytes: Bytes) -> Result<Blob, Failure> {
+    pub(crate) async fn push_bytes(&self, bytes: Bytes) -> Result<Blob, Failure> {
         let digest = Digest::of(Algorithm::Sha256, &bytes);
         self.push(digest, stream::iter([Ok(bytes)])).await
     }
@@ -87,13 +87,13 @@ impl World {
     }
 
     /// What the store says of a blob now.
-    pub async fn blob(&self, digest: &Digest) -> Result<Blob, Failure> {
+    pub(crate) async fn blob(&self, digest: &Digest) -> Result<Blob, Failure> {
         let blob = self.store.peek_blob(&"team/app".parse()?, digest).await?;
         Ok(blob.ok_or("the blob is absent")?)
     }
 
     /// Collects until nothing is left to do.
-    pub async fn collect(&self) -> Result<(), Failure> {
+    pub(crate) async fn collect(&self) -> Result<(), Failure> {
         for _ in 0..6 {
             tokio::time::sleep(Duration::from_millis(3)).await;
             self.store.collect(&CollectOptions::default()).await?;
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Tells the system that the pages of all objects need not stay in memory.
-    pub fn forget_pages(&self) {
+    pub(crate) fn forget_pages(&self) {
         for path in files_below(&self.directory.path().join("objects")) {
             if let Ok(file) = std::fs::File::open(path) {
                 let _ = rustix::fs::fdatasync(&file);
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// The bytes of the database's files.
-    pub fn database_bytes(&self) -> u64 {
+    pub(crate) fn database_bytes(&self) -> u64 {
         let objects = self.directory.path().join("objects");
         let files = files_below(self.directory.path()).into_iter();
         let outside = files.filter(|path| !path.starts_with(&objects) && is_of_database(path));
@@ -158,7 +158,7 @@ fn pieces(
 }
 
 /// The most memory that this process has had, in MiB.
-pub fn peak_mib() -> u64 {
+pub(crate) fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());

@@ -1,5 +1,5 @@
 //! Plays requests of many clients against deduplicated layers, and prints how often a layer had been restored before it was asked for, and how long layers take:
-//! `cargo run --release -p xebec-dedup --example trace -- [--requests 10000] [--seconds 60] [--rooms 5,10,20,40]`.
+//! `cargo run --release -p xebec-dedup --example dedup-trace -- [--requests 10000] [--seconds 60] [--rooms 5,10,20,40]`.
 //!
 //! First the policies of eviction, played through the same trace without restoring anything. Then the trace in real time: against intact layers, against
 //! deduplicated ones with room for a part of all bytes as restored files, and without. A latency is that of a whole layer, from the request to its last byte, in this

@@ -12,7 +12,7 @@ use crate::workload::{Event, Request};
 
 /// When layers come into a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coming {
+pub(crate) enum Coming {
     /// When a client reads a manifest that names it and lacks it.
     Ahead,
     /// The same, and one that is there already is used by that.
@@ -22,7 +22,7 @@ pub enum Coming {
 }
 
 /// A cache of keys with sizes.
-pub trait Simulated {
+pub(crate) trait Simulated {
     /// Whether it is here.
     fn has(&self, key: usize) -> bool;
     /// Whether it is here; that is a use.
@@ -32,7 +32,7 @@ pub trait Simulated {
 }
 
 /// The part of requests of layers that find theirs. What is restored is there at once.
-pub fn play(events: &[Event], sizes: &[u64], cache: &mut dyn Simulated, coming: Coming) -> f64 {
+pub(crate) fn play(events: &[Event], sizes: &[u64], cache: &mut dyn Simulated, coming: Coming) -> f64 {
     let (mut hits, mut all) = (0_u32, 0_u32);
     let mut pulled = HashSet::new();
     for event in events {
@@ -67,10 +67,10 @@ pub fn play(events: &[Event], sizes: &[u64], cache: &mut dyn Simulated, coming: 
 }
 
 /// S3-FIFO, as the crate has it.
-pub struct S3Fifo(Policy<usize>);
+pub(crate) struct S3Fifo(Policy<usize>);
 
 impl S3Fifo {
-    pub fn new(room: u64) -> Self {
+    pub(crate) fn new(room: u64) -> Self {
         Self(Policy::new(room))
     }
 }
@@ -129,13 +129,13 @@ impl List {
 }
 
 /// What was used longest ago goes first.
-pub struct Lru {
+pub(crate) struct Lru {
     room: u64,
     list: List,
 }
 
 impl Lru {
-    pub fn new(room: u64) -> Self {
+    pub(crate) fn new(room: u64) -> Self {
         Self {
             room,
             list: List::default(),
@@ -164,7 +164,7 @@ impl Simulated for Lru {
 
 /// ARC ("ARC: a self-tuning, low overhead replacement cache", FAST 2003), by bytes: what came once and what came again, and of both what has gone lately, which
 /// moves the border between them.
-pub struct Arc {
+pub(crate) struct Arc {
     room: u64,
     /// The bytes that what came once should have.
     once_wanted: u64,
@@ -175,7 +175,7 @@ pub struct Arc {
 }
 
 impl Arc {
-    pub fn new(room: u64) -> Self {
+    pub(crate) fn new(room: u64) -> Self {
         Self {
             room,
             once_wanted: 0,

@@ -12,7 +12,7 @@ use xebec_deflate::encoders::{Encoder as _, Output};
 use xebec_testkit::corpus::Numbers;
 
 /// By this much layers are smaller than those of the paper, and times shorter.
-pub const SCALE: f64 = 40.0;
+pub(crate) const SCALE: f64 = 40.0;
 const IMAGES: usize = 120;
 const CLIENTS: usize = 60;
 /// Layers that several images begin with.
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 3;
 
 /// A request.
 #[derive(Clone, Debug)]
-pub enum Request {
+pub(crate) enum Request {
     /// Of the manifest with these layers.
     Manifest(Vec<usize>),
     /// Of a layer.
@@ -33,14 +33,14 @@ pub enum Request {
 
 /// When a client asks for something, from the beginning of the trace on.
 #[derive(Clone, Debug)]
-pub struct Event {
-    pub at: Duration,
-    pub client: usize,
-    pub request: Request,
+pub(crate) struct Event {
+    pub(crate) at: Duration,
+    pub(crate) client: usize,
+    pub(crate) request: Request,
 }
 
 /// Images, by the numbers of their layers, and how many layers there are.
-pub fn images(numbers: &mut Numbers) -> (Vec<Vec<usize>>, usize) {
+pub(crate) fn images(numbers: &mut Numbers) -> (Vec<Vec<usize>>, usize) {
     let mut next = BASES;
     let images = (0..IMAGES).map(|_| {
         let own = 1 + numbers.below(5);
@@ -53,7 +53,7 @@ pub fn images(numbers: &mut Numbers) -> (Vec<Vec<usize>>, usize) {
 }
 
 /// So many requests, evenly spread over so long, in the order of their times.
-pub fn requests(images: &[Vec<usize>], count: usize, span: Duration, numbers: &mut Numbers) -> Vec<Event> {
+pub(crate) fn requests(images: &[Vec<usize>], count: usize, span: Duration, numbers: &mut Numbers) -> Vec<Event> {
     let mut has: Vec<HashSet<usize>> = vec![HashSet::new(); CLIENTS];
     let mut pulls = Vec::new();
     let mut all = 0;
@@ -108,7 +108,7 @@ fn size(numbers: &mut Numbers) -> usize {
 }
 
 /// A layer by Go's encoder at level 6, as Docker writes it: a third of its files are in other layers, too.
-pub fn layer(number: usize) -> Vec<u8> {
+pub(crate) fn layer(number: usize) -> Vec<u8> {
     let mut numbers = Numbers(number as u64 + 77);
     let (mut left, mut file) = (size(&mut numbers), 0);
     let mut tar = tar::Builder::new(Vec::new());
