@@ -1,6 +1,9 @@
-//! Which restored blobs stay on the disk: S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023), by bytes instead of by number.
+//! Which restored blobs stay on the disk: S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023), by bytes instead of by number, and with
+//! a queue before its two.
 //!
-//! What comes goes into a small queue. What was asked for again by the time it reaches the end of that moves to the main queue, where each use buys one
+//! What is restored before somebody asks waits in the first queue until it is asked for, and only goes for others of its kind, once they have half
+//! of the room: a client takes a second or ten from the manifest to the layers. What was asked for goes into a small queue. What was asked for
+//! again by the time it reaches the end of that moves to the main queue, where each use buys one
 //! more round; all else goes, and is remembered for a while: if it comes back soon, it goes to the main queue at once. Blobs that are pulled once,
 //! which are most, so pass through a tenth of the room and push out nothing that is pulled again and again.
 
@@ -19,10 +22,9 @@ const MOST_REMEMBERED: usize = 1 << 16;
 pub(crate) struct Policy<K> {
     room: u64,
     entries: HashMap<K, Entry>,
-    small: VecDeque<K>,
-    small_bytes: u64,
-    main: VecDeque<K>,
-    main_bytes: u64,
+    expected: Queue<K>,
+    small: Queue<K>,
+    main: Queue<K>,
     gone: VecDeque<K>,
     is_gone: HashSet<K>,
 }
@@ -31,6 +33,43 @@ pub(crate) struct Policy<K> {
 struct Entry {
     size: u64,
     uses: u8,
+    place: Place,
+}
+
+/// The queue that something is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Expected,
+    Small,
+    Main,
+}
+
+/// Keys in the order in which they came, and the bytes of all.
+#[derive(Debug)]
+struct Queue<K> {
+    keys: VecDeque<K>,
+    bytes: u64,
+}
+
+impl<K: Eq> Queue<K> {
+    fn new() -> Self {
+        Self {
+            keys: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    fn push(&mut self, key: K, size: u64) {
+        self.keys.push_back(key);
+        self.bytes += size;
+    }
+
+    fn remove(&mut self, key: &K, size: u64) {
+        if let Some(at) = self.keys.iter().position(|other| other == key) {
+            self.keys.remove(at);
+            self.bytes -= size;
+        }
+    }
 }
 
 impl<K: Clone + Eq + Hash> Policy<K> {
@@ -39,10 +78,9 @@ impl<K: Clone + Eq + Hash> Policy<K> {
         Self {
             room,
             entries: HashMap::new(),
-            small: VecDeque::new(),
-            small_bytes: 0,
-            main: VecDeque::new(),
-            main_bytes: 0,
+            expected: Queue::new(),
+            small: Queue::new(),
+            main: Queue::new(),
             gone: VecDeque::new(),
             is_gone: HashSet::new(),
         }
@@ -50,7 +88,7 @@ impl<K: Clone + Eq + Hash> Policy<K> {
 
     /// The bytes of all that is here.
     pub(crate) fn bytes(&self) -> u64 {
-        self.small_bytes + self.main_bytes
+        self.expected.bytes + self.small.bytes + self.main.bytes
     }
 
     /// Whether something is here.
@@ -58,13 +96,31 @@ impl<K: Clone + Eq + Hash> Policy<K> {
         self.entries.contains_key(key)
     }
 
-    /// Whether something is here; that counts as a use.
-    pub(crate) fn use_one(&mut self, key: &K) -> bool {
+    /// Whether something is here that will be asked for soon. Then it stays longer.
+    pub(crate) fn expect(&mut self, key: &K) -> bool {
         let found = self.entries.get_mut(key);
         found.is_some_and(|entry| {
-            entry.uses = (entry.uses + 1).min(MOST_USES);
+            if entry.place != Place::Expected {
+                entry.uses = (entry.uses + 1).min(MOST_USES);
+            }
             true
         })
+    }
+
+    /// Whether something is here that is asked for now.
+    pub(crate) fn use_one(&mut self, key: &K) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return false;
+        };
+        match entry.place {
+            Place::Expected => {
+                entry.place = Place::Small;
+                self.expected.remove(key, entry.size);
+                self.small.push(key.clone(), entry.size);
+            }
+            Place::Small | Place::Main => entry.uses = (entry.uses + 1).min(MOST_USES),
+        }
+        true
     }
 
     /// Whether something of this size may come at all.
@@ -77,70 +133,68 @@ impl<K: Clone + Eq + Hash> Policy<K> {
         if self.entries.contains_key(&key) {
             return Vec::new();
         }
-        if self.is_gone.remove(&key) {
-            self.main.push_back(key.clone());
-            self.main_bytes += size;
-        } else {
-            self.small.push_back(key.clone());
-            self.small_bytes += size;
-        }
-        self.entries.insert(key, Entry { size, uses: 0 });
+        let place = match self.is_gone.remove(&key) {
+            true => Place::Main,
+            false => Place::Expected,
+        };
+        self.queue(place).push(key.clone(), size);
+        self.entries.insert(key, Entry { size, uses: 0, place });
         let mut gone = Vec::new();
         while self.bytes() > self.room {
-            let next = match self.small_bytes > self.room / SMALL || self.main.is_empty() {
-                true => self.from_small(),
-                false => self.from_main(),
-            };
-            gone.extend(next);
+            gone.extend(self.let_go());
         }
         gone
     }
 
     /// Something is gone by itself.
     pub(crate) fn remove(&mut self, key: &K) {
-        let Some(entry) = self.entries.remove(key) else {
-            return;
-        };
-        match self.small.iter().position(|other| other == key) {
-            Some(at) => {
-                self.small.remove(at);
-                self.small_bytes -= entry.size;
-            }
-            None => {
-                self.main.retain(|other| other != key);
-                self.main_bytes -= entry.size;
-            }
+        if let Some(entry) = self.entries.remove(key) {
+            self.queue(entry.place).remove(key, entry.size);
         }
     }
 
-    /// Takes the first one of the small queue out of it: to the main queue if it was used.
-    fn from_small(&mut self) -> Option<K> {
-        let key = self.small.pop_front()?;
+    fn queue(&mut self, place: Place) -> &mut Queue<K> {
+        match place {
+            Place::Expected => &mut self.expected,
+            Place::Small => &mut self.small,
+            Place::Main => &mut self.main,
+        }
+    }
+
+    /// Takes the first one out of the queue that has too much. It goes, or is put where it stays longer.
+    fn let_go(&mut self) -> Option<K> {
+        let has_small = !self.small.keys.is_empty();
+        let place = if self.expected.bytes > self.room / 2 {
+            Place::Expected
+        } else if has_small && (self.small.bytes > self.room / SMALL || self.main.keys.is_empty()) {
+            Place::Small
+        } else if !self.main.keys.is_empty() {
+            Place::Main
+        } else {
+            Place::Expected
+        };
+        let key = self.queue(place).keys.pop_front()?;
         let entry = self.entries.get_mut(&key)?;
         let size = entry.size;
-        self.small_bytes -= size;
-        if entry.uses > 0 {
-            entry.uses = 0;
-            self.main.push_back(key);
-            self.main_bytes += size;
-            return None;
+        match place {
+            Place::Small if entry.uses > 0 => {
+                (entry.uses, entry.place) = (0, Place::Main);
+                self.small.bytes -= size;
+                self.main.push(key, size);
+                return None;
+            }
+            Place::Main if entry.uses > 0 => {
+                entry.uses -= 1;
+                self.main.keys.push_back(key);
+                return None;
+            }
+            _ => {}
         }
+        self.queue(place).bytes -= size;
         self.entries.remove(&key);
-        self.remember(key.clone());
-        Some(key)
-    }
-
-    /// Takes the first one of the main queue that was not used since it went round.
-    fn from_main(&mut self) -> Option<K> {
-        let key = self.main.pop_front()?;
-        let entry = self.entries.get_mut(&key)?;
-        if entry.uses > 0 {
-            entry.uses -= 1;
-            self.main.push_back(key);
-            return None;
+        if place != Place::Main {
+            self.remember(key.clone());
         }
-        self.main_bytes -= entry.size;
-        self.entries.remove(&key);
         Some(key)
     }
 
@@ -167,16 +221,51 @@ mod tests {
         for key in 0..5 {
             assert!(policy.insert(key, 10).is_empty());
         }
-        for key in 0..5 {
+        for key in [0, 1, 2, 3, 4, 0, 1, 2, 3, 4] {
             assert!(policy.use_one(&key));
         }
         let mut gone = Vec::new();
         for key in 100..200 {
             gone.extend(policy.insert(key, 10));
+            policy.use_one(&key);
             assert!(policy.bytes() <= 100);
         }
         assert!(gone.iter().all(|key| *key >= 100), "{gone:?}");
         assert!((0..5).all(|key| policy.use_one(&key)));
+    }
+
+    #[test]
+    fn what_nobody_has_asked_for_yet_outlives_what_was_asked_for_once() {
+        let mut policy = Policy::new(100);
+        policy.insert(1, 10);
+        for key in 100..200 {
+            policy.insert(key, 10);
+            // Asked for at once: these pass through.
+            assert!(policy.use_one(&key));
+        }
+        assert!(policy.has(&1));
+        // Those that nobody asks for go for each other.
+        for key in 200..205 {
+            policy.insert(key, 10);
+        }
+        assert!(!policy.has(&1));
+        assert!(policy.has(&204));
+    }
+
+    #[test]
+    fn what_is_expected_again_stays_longer() {
+        let mut policy = Policy::new(100);
+        for key in 0..2 {
+            policy.insert(key, 10);
+            policy.use_one(&key);
+        }
+        assert!(policy.expect(&1));
+        for key in 100..120 {
+            policy.insert(key, 10);
+            policy.use_one(&key);
+        }
+        assert!(!policy.has(&0));
+        assert!(policy.has(&1));
     }
 
     #[test]
@@ -202,12 +291,13 @@ mod tests {
         let mut numbers = xebec_testkit::corpus::Numbers(9);
         for _ in 0..20_000 {
             let key = numbers.below(60) as u64;
-            match numbers.below(8) {
+            match numbers.below(9) {
                 0 => {
                     policy.remove(&key);
                     here.remove(&key);
                 }
-                1..4 => assert_eq!(policy.use_one(&key), here.contains_key(&key)),
+                1 => assert_eq!(policy.expect(&key), here.contains_key(&key)),
+                2..5 => assert_eq!(policy.use_one(&key), here.contains_key(&key)),
                 _ => {
                     let size = 1 + numbers.below(400) as u64;
                     here.entry(key).or_insert(size);

@@ -52,6 +52,12 @@ impl Preconstructed {
         policy.takes(blob.size) && !policy.has(&blob.digest)
     }
 
+    /// The same of a blob that will be asked for soon: one that is here stays longer.
+    pub(crate) fn expect(&self, blob: &Blob) -> bool {
+        let mut policy = self.policy.lock();
+        policy.takes(blob.size) && !policy.expect(&blob.digest)
+    }
+
     /// Reads a blob, if it is here.
     pub(crate) fn read(&self, blob: &Blob, range: std::ops::Range<u64>) -> Option<BlobReader> {
         if !self.policy.lock().use_one(&blob.digest) {

@@ -147,7 +147,7 @@ impl Restorer {
             .lock()
             .lacking(client, digests, milliseconds_since_1970());
         for blob in blobs {
-            if blob.object.is_none() && lacking.contains(&blob.digest) && files.lacks(&blob) {
+            if blob.object.is_none() && lacking.contains(&blob.digest) && files.expect(&blob) {
                 // If too many wait, this one is restored when it is asked for.
                 let _ = self.inner.expect.try_send(blob);
             }

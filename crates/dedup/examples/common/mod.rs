@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{StreamExt as _, stream};
+use futures_util::stream;
 use tokio::sync::Notify;
 use xebec_dedup::{Deduplicator, Settings};
 use xebec_store::{

@@ -1,7 +1,7 @@
 //! Plays requests of many clients against deduplicated layers, and prints how often a layer had been restored before it was asked for, and how long layers take:
-//! `cargo run --release -p xebec-dedup --example dedup-trace -- [--requests 10000] [--seconds 60] [--rooms 5,10,20,40]`.
+//! `cargo run --release -p xebec-dedup --example dedup-trace -- [--requests 10000] [--seconds 60] [--rooms 5,10,20,40] [--simulate]`.
 //!
-//! First the policies of eviction, played through the same trace without restoring anything. Then the trace in real time: against intact layers, against
+//! First the policies of eviction, played through the same trace without restoring anything (with `--simulate` only these). Then the trace in real time: against intact layers, against
 //! deduplicated ones with room for a part of all bytes as restored files, and without. A latency is that of a whole layer, from the request to its last byte, in this
 //! process, without a network.
 
@@ -24,6 +24,7 @@ struct Options {
     requests: usize,
     seconds: u64,
     rooms: Vec<u64>,
+    is_simulation: bool,
 }
 
 fn options() -> Result<Options, Failure> {
@@ -31,9 +32,14 @@ fn options() -> Result<Options, Failure> {
         requests: 10_000,
         seconds: 60,
         rooms: vec![5, 10, 20, 40],
+        is_simulation: false,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
+        if argument == "--simulate" {
+            options.is_simulation = true;
+            continue;
+        }
         let value = arguments.next().ok_or("a value is missing")?;
         match argument.as_str() {
             "--requests" => options.requests = value.parse()?,
@@ -70,6 +76,9 @@ async fn main() -> Result<(), Failure> {
         options.seconds
     );
     simulate(&events, &sizes, bytes, &options.rooms);
+    if options.is_simulation {
+        return Ok(());
+    }
 
     println!(
         "{:22} {:>7} {:>7} {:>7} {:>9} {:>9} {:>9}  milliseconds",
@@ -131,7 +140,6 @@ fn simulate(events: &[Event], sizes: &[u64], bytes: u64, rooms: &[u64]) {
     );
     for (coming, how) in [
         (Coming::Ahead, "restored ahead"),
-        (Coming::AheadAndUsed, "ahead, manifests use"),
         (Coming::Asked, "restored when asked"),
     ] {
         for name in ["S3-FIFO", "LRU", "ARC"] {

@@ -15,16 +15,14 @@ use crate::workload::{Event, Request};
 pub(crate) enum Coming {
     /// When a client reads a manifest that names it and lacks it.
     Ahead,
-    /// The same, and one that is there already is used by that.
-    AheadAndUsed,
     /// When somebody asks for it.
     Asked,
 }
 
 /// A cache of keys with sizes.
 pub(crate) trait Simulated {
-    /// Whether it is here.
-    fn has(&self, key: usize) -> bool;
+    /// Whether it is here, and will be asked for soon.
+    fn expect(&mut self, key: usize) -> bool;
     /// Whether it is here; that is a use.
     fn use_one(&mut self, key: usize) -> bool;
     /// It has come.
@@ -44,11 +42,7 @@ pub(crate) fn play(events: &[Event], sizes: &[u64], cache: &mut dyn Simulated, c
                     .copied()
                     .filter(|layer| !pulled.contains(&(event.client, *layer)));
                 for layer in lacking {
-                    let is_here = match coming {
-                        Coming::AheadAndUsed => cache.use_one(layer),
-                        _ => cache.has(layer),
-                    };
-                    if !is_here {
+                    if !cache.expect(layer) {
                         cache.insert(layer, sizes[layer]);
                     }
                 }
@@ -76,8 +70,8 @@ impl S3Fifo {
 }
 
 impl Simulated for S3Fifo {
-    fn has(&self, key: usize) -> bool {
-        self.0.has(&key)
+    fn expect(&mut self, key: usize) -> bool {
+        self.0.expect(&key)
     }
 
     fn use_one(&mut self, key: usize) -> bool {
@@ -144,8 +138,8 @@ impl Lru {
 }
 
 impl Simulated for Lru {
-    fn has(&self, key: usize) -> bool {
-        self.list.has(key)
+    fn expect(&mut self, key: usize) -> bool {
+        self.use_one(key)
     }
 
     fn use_one(&mut self, key: usize) -> bool {
@@ -203,8 +197,8 @@ impl Arc {
 }
 
 impl Simulated for Arc {
-    fn has(&self, key: usize) -> bool {
-        self.once.has(key) || self.again.has(key)
+    fn expect(&mut self, key: usize) -> bool {
+        self.use_one(key)
     }
 
     fn use_one(&mut self, key: usize) -> bool {
