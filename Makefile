@@ -79,6 +79,10 @@ bench-dedup: setup-bench ## how much room a registry needs that keeps each file 
 soak-store: setup-test ## a thousand kills of the registry's store over each of its engines
 	@XEBEC_STORE_KILLS=1000 cargo test --locked -p xebec-store --test store -- --nocapture kill:: engines::
 
+.PHONY: soak-dedup
+soak-dedup: setup-test ## a thousand kills of what takes blobs apart and puts packs together anew; XEBEC_DEDUP_KILLS=N
+	@XEBEC_DEDUP_KILLS=$${XEBEC_DEDUP_KILLS:-1000} cargo test --locked -p xebec-dedup --test dedup -- --nocapture kill::
+
 .PHONY: soak-registry
 soak-registry: setup-test ## a thousand kills of xebec-registry over HTTP and over each of its engines, as root; XEBEC_REGISTRY_KILLS=N
 	@XEBEC_BIN=$${XEBEC_BIN:-none} XEBEC_REGISTRY_KILLS=$${XEBEC_REGISTRY_KILLS:-1000} scripts/e2e.sh registry/killed

@@ -135,11 +135,7 @@ async fn one(world: &World, options: &Options, path: &str) -> Result<String, Fai
 }
 
 /// Restores a blob. Returns the times until its first 64 KiB and all of it are there: the very first bytes are a head, which needs no file.
-async fn restore(
-    world: &World,
-    restorer: &Restorer,
-    blob: &Blob,
-) -> Result<(Duration, Duration), Failure> {
+async fn restore(world: &World, restorer: &Restorer, blob: &Blob) -> Result<(Duration, Duration), Failure> {
     let begun = Instant::now();
     let mut stream = restorer.read(&world.store, blob, 0..blob.size).await?;
     let (mut first, mut size) = (None, 0);

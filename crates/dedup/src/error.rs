@@ -81,6 +81,14 @@ impl DedupError {
         }
     }
 
+    /// Whether the store or one of its objects did not answer, or has no room: the next time it may.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Store(error) => !matches!(error, StoreError::Unsupported(_)),
+            error => matches!(error, Self::Read { .. }),
+        }
+    }
+
     /// The same, or what `damaged` makes of it if the object is gone or too short.
     pub(crate) fn or_damage(self, damaged: impl FnOnce(String) -> Self) -> Self {
         match &self {

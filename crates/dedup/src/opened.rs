@@ -84,6 +84,15 @@ impl From<&RecipeRecord> for Objects {
 }
 
 impl Opened {
+    /// The blob, which is not intact.
+    pub(crate) fn blob(&self) -> Blob {
+        Blob {
+            digest: self.digest.clone(),
+            size: self.recipe.blob().size,
+            object: None,
+        }
+    }
+
     /// The memory that it takes, about.
     pub(crate) fn weight(&self) -> u64 {
         let chunks = self.chunks.len() as u64 * 128;
@@ -129,20 +138,12 @@ pub(crate) async fn open(
     blob: &Blob,
     objects: &Objects,
 ) -> Result<Opened, DedupError> {
+    let recipe = read_recipe(store, &blob.digest, objects).await?;
     let damaged = |why: String| DedupError::Recipe {
         digest: blob.digest.clone(),
         why,
     };
-    let bytes = read(store, &objects.recipe.object, 0..objects.recipe.size).await;
-    let bytes = bytes.map_err(|error| error.or_damage(damaged))?;
-    if Digest::of(Algorithm::Sha256, &bytes) != objects.checksum {
-        return Err(damaged(
-            "its bytes have another digest than was recorded".to_owned(),
-        ));
-    }
-    let recipe =
-        Recipe::from_bytes(&bytes, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
-    if recipe.blob().digest != blob.digest.to_string() || recipe.blob().size != blob.size {
+    if recipe.blob().size != blob.size {
         return Err(damaged("it is of another blob".to_owned()));
     }
     let description = match recipe.description().is_empty() {
@@ -187,7 +188,39 @@ pub(crate) async fn open(
     })
 }
 
-async fn read_index(store: &Store, pack: &PackObject) -> Result<PackIndex, DedupError> {
+/// Reads the recipe of a blob. Takes memory in proportion to its bytes, which are [`xebec_store::LARGEST_PIECE`] at most.
+///
+/// # Errors
+/// If its object cannot be read, or its bytes are not those that were recorded.
+pub(crate) async fn read_recipe(
+    store: &Store,
+    blob: &Digest,
+    objects: &Objects,
+) -> Result<Recipe, DedupError> {
+    let damaged = |why: String| DedupError::Recipe {
+        digest: blob.clone(),
+        why,
+    };
+    let bytes = read(store, &objects.recipe.object, 0..objects.recipe.size).await;
+    let bytes = bytes.map_err(|error| error.or_damage(damaged))?;
+    if Digest::of(Algorithm::Sha256, &bytes) != objects.checksum {
+        return Err(damaged(
+            "its bytes have another digest than was recorded".to_owned(),
+        ));
+    }
+    let recipe =
+        Recipe::from_bytes(&bytes, &Limits::default()).map_err(|error| damaged(error.to_string()))?;
+    match recipe.blob().digest == blob.to_string() {
+        true => Ok(recipe),
+        false => Err(damaged("it is of another blob".to_owned())),
+    }
+}
+
+/// Reads the index of a pack.
+///
+/// # Errors
+/// If its object cannot be read, or is damaged.
+pub(crate) async fn read_index(store: &Store, pack: &PackObject) -> Result<PackIndex, DedupError> {
     let damaged = |why: String| DedupError::Pack {
         pack: pack.clone(),
         why,

@@ -1,14 +1,18 @@
 //! Puts chunks that the store lacks into packs.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use xebec_recipe::{ChunkId, Hint, Options, PackWriter};
 use xebec_store::{Algorithm, Digest, Draft, NewPack, PackKey, Store, StoreError};
 
+use crate::stage::{Stage, reached};
+
 /// Plain bytes of a pack, about: so many frames stay in memory while a blob is restored from one pack after the other.
-const PACK: u64 = 32 << 20;
+pub(crate) const PACK: u64 = 32 << 20;
 /// Chunks that are looked up together, and their bytes.
 const TOGETHER: usize = 1024;
 const TOGETHER_BYTES: u64 = 8 << 20;
@@ -27,7 +31,11 @@ pub(crate) struct Packing {
     /// Chunks that were looked up, and the packs of others that have them.
     known: HashMap<ChunkId, Option<PackKey>>,
     packs: Vec<NewPack>,
+    written: Written,
 }
+
+/// The drafts that were stored for a blob: if it is not taken apart in the end, they go.
+pub(crate) type Written = Arc<Mutex<Vec<Draft>>>;
 
 /// The packs of a blob.
 pub(crate) struct Packed {
@@ -39,7 +47,7 @@ pub(crate) struct Packed {
 
 impl Packing {
     /// Begins. `handle` is the runtime of the store; the caller must not be one of its tasks.
-    pub(crate) fn new(store: Store, handle: Handle, level: i32) -> Self {
+    pub(crate) fn new(store: Store, handle: Handle, level: i32, written: Written) -> Self {
         let options = Options {
             level,
             ..Options::default()
@@ -54,6 +62,7 @@ impl Packing {
             is_pending: HashSet::new(),
             known: HashMap::new(),
             packs: Vec::new(),
+            written,
         }
     }
 
@@ -104,6 +113,8 @@ impl Packing {
         let draft = self
             .handle
             .block_on(self.store.put_draft(vec![Bytes::from(pack.bytes)]))?;
+        self.written.lock().push(draft.clone());
+        reached(Stage::PackPut);
         self.packs.push(NewPack {
             draft,
             checksum,
@@ -116,7 +127,7 @@ impl Packing {
     /// All chunks are there.
     ///
     /// # Errors
-    /// If the store fails. What is stored already stays a draft, which a collection takes.
+    /// If the store fails.
     pub(crate) fn finish(mut self) -> Result<Packed, StoreError> {
         self.look_up()?;
         self.put()?;
@@ -130,7 +141,7 @@ impl Packing {
     }
 }
 
-fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+pub(crate) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError::System {
         doing: "make a pack",
         source: std::io::Error::other(error),

@@ -6,9 +6,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use xebec_store::{Blob, Hasher, Store};
 
 use crate::error::DedupError;
+use crate::making;
 use crate::opened::{self, Indexes, Objects};
 use crate::plain::Frames;
-use crate::restorer;
 
 /// Units that are made at the same time.
 const AT_ONCE: usize = 2;
@@ -25,7 +25,7 @@ pub(crate) async fn prove(store: &Store, blob: &Blob, objects: &Objects) -> Resu
     let (frames, indexes) = (Frames::new(FRAMES), Indexes::new(INDEXES));
     let opened = Arc::new(opened::open(store, &indexes, blob, objects).await?);
     let (frames, opened) = (&frames, &opened);
-    let units = (0..opened.units.len()).map(|number| restorer::make(store, frames, opened, number));
+    let units = (0..opened.units.len()).map(|number| making::make(store, frames, opened, number));
     let mut units = stream::iter(units).buffered(AT_ONCE);
     let (mut hasher, mut size) = (Hasher::new(blob.digest.algorithm()), 0);
     while let Some(bytes) = units.try_next().await? {

@@ -19,14 +19,16 @@ use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_store::{Blob, BlobReader, Digest, RecipeRecord, Restore, Store, StoreError};
 
 use crate::cache::{Cache, Hits};
+use crate::damage;
 use crate::error::DedupError;
 use crate::expected::Expected;
+use crate::making;
 use crate::opened::{self, Indexes, Objects, Opened, PackObject};
 use crate::plain::Frames;
 use crate::preconstructed::Preconstructed;
+use crate::proof::prove;
 use crate::sending::{self, Room};
 use crate::settings::Settings;
-use crate::units;
 
 /// Memory is counted in pieces of this many bytes.
 const PIECE: u64 = 4096;
@@ -35,6 +37,8 @@ const MOST_EXPECTED: usize = 256;
 /// While requests have blobs restored, the next unit of one that nobody has asked for waits so long, so often.
 const GIVE_WAY: Duration = Duration::from_millis(10);
 const MOST_WAITS: usize = 100;
+/// A recipe whose packs were put together anew while it was used is looked up so often.
+const MOST_REPLACED: usize = 3;
 
 /// See the module. It is cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -214,6 +218,30 @@ impl Restore for Restorer {
         }
         .boxed()
     }
+
+    fn is_exact(&self, store: &Store, blob: &Blob) -> BoxFuture<'static, Result<bool, StoreError>> {
+        let (store, blob) = (store.clone(), blob.clone());
+        async move {
+            let mut before = None;
+            loop {
+                let Some(record) = store.recipe(&blob.digest).await? else {
+                    return Ok(false);
+                };
+                let proven = prove(&store, &blob, &Objects::from(&record)).await;
+                match proven {
+                    Ok(()) => return Ok(true),
+                    // Its packs may have been put together anew meanwhile: then it is tried again with the new ones.
+                    Err(error) if error.is_damage() && before.as_ref() == Some(&record) => {
+                        tracing::error!(digest = %blob.digest, "what is stored does not make the blob: {error}");
+                        return Ok(false);
+                    }
+                    Err(error) if error.is_damage() => before = Some(record),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        .boxed()
+    }
 }
 
 /// The bytes of a range, in pieces.
@@ -283,7 +311,7 @@ impl Inner {
         if again != record {
             return self.open(store, blob, &again).await;
         }
-        note_damage(store, &record, &error).await;
+        damage::note(store, &record, &error).await;
         Err(error)
     }
 
@@ -314,83 +342,54 @@ impl Inner {
         number: usize,
         hits: &Mutex<Hits>,
     ) -> Result<Bytes, DedupError> {
+        let mut opened = opened.clone();
+        for _ in 0..MOST_REPLACED {
+            let error = match self.cached(store, &opened, number, hits).await {
+                Err(error) if error.is_damage() => error,
+                made => return made,
+            };
+            // Its packs may have been put together anew since the recipe was opened: then the old ones are gone, and the recipe is the same.
+            let record = store.recipe(&opened.digest).await?;
+            let Some(record) = record.filter(|record| record.object == opened.object) else {
+                return Err(error);
+            };
+            let packs: Vec<PackObject> = record.packs.iter().map(PackObject::from).collect();
+            if opened.packs.iter().map(|pack| &pack.object).eq(&packs) {
+                damage::note(store, &record, &error).await;
+                return Err(error);
+            }
+            opened = self.open(store, &opened.blob(), &record).await?;
+        }
+        self.cached(store, &opened, number, hits).await
+    }
+
+    async fn cached(
+        &self,
+        store: &Store,
+        opened: &Arc<Opened>,
+        number: usize,
+        hits: &Mutex<Hits>,
+    ) -> Result<Bytes, DedupError> {
         let key = (opened.object.clone(), number);
         let make = async {
             let bytes = self.make(store, opened, number).await?;
             let weight = bytes.len() as u64 + 256;
             Ok((bytes, weight))
         };
-        let made: Result<Bytes, DedupError> = self.units.get(&key, hits, make).await;
-        if let Err(error) = &made
-            && error.is_damage()
-            && let Some(record) = store.recipe(&opened.digest).await?
-        {
-            note_damage(store, &record, error).await;
-        }
-        made
+        self.units.get(&key, hits, make).await
     }
 
     async fn make(&self, store: &Store, opened: &Arc<Opened>, number: usize) -> Result<Bytes, DedupError> {
         let memory = pieces(opened.units[number].memory()).min(self.most_making);
         let room = self.making.acquire_many(memory).await;
         let _room = room.map_err(|_| DedupError::Thread(opened.digest.to_string()))?;
-        make(store, &self.frames, opened, number).await
-    }
-}
-
-/// Makes a unit.
-pub(crate) async fn make(
-    store: &Store,
-    frames: &Frames,
-    opened: &Arc<Opened>,
-    number: usize,
-) -> Result<Bytes, DedupError> {
-    let unit = opened.units[number].clone();
-    let plain = frames.plain(store, opened, unit.needs.clone()).await?;
-    if opened.description.is_none() {
-        return Ok(plain.into());
-    }
-    let of = opened.clone();
-    let made = tokio::task::spawn_blocking(move || match &of.description {
-        Some(description) => units::make(description, &of.places, &unit, &plain),
-        None => Ok(plain),
-    });
-    let made = made
-        .await
-        .map_err(|_| DedupError::Thread(opened.digest.to_string()))?;
-    let bytes = made.map_err(|error| DedupError::of_restoring(&opened.digest, error))?;
-    let wanted = &opened.units[number].bytes;
-    match bytes.len() as u64 == wanted.end - wanted.start {
-        true => Ok(bytes.into()),
-        false => Err(DedupError::not_exact(
-            &opened.digest,
-            "a part of it has another length",
-        )),
+        making::make(store, &self.frames, opened, number).await
     }
 }
 
 async fn record(store: &Store, blob: &Blob) -> Result<RecipeRecord, DedupError> {
     let record = store.recipe(&blob.digest).await?;
     record.ok_or_else(|| DedupError::NoRecipe(blob.digest.clone()))
-}
-
-/// Has the store know of damage, so that nothing more is made of it.
-async fn note_damage(store: &Store, record: &RecipeRecord, error: &DedupError) {
-    if !error.is_damage() {
-        return;
-    }
-    let digest = &record.blob;
-    tracing::error!(%digest, "a blob cannot be restored: {error}");
-    let noted = match error {
-        DedupError::Pack {
-            pack: PackObject { key: Some(key), .. },
-            ..
-        } => store.note_pack_damaged(*key).await,
-        _ => store.note_recipe_damaged(record).await,
-    };
-    if let Err(error) = noted {
-        tracing::error!(%digest, "that is not recorded: {error}");
-    }
 }
 
 fn pieces(bytes: u64) -> u32 {

@@ -7,17 +7,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use tokio::runtime::Handle;
-use xebec_kernel::process::give_way;
 use xebec_recipe::{CannotBuild, Cutter, Piece, RecipeBuilder, Splitter};
 use xebec_recompress::{Limits, Refusal, TakeApart};
 use xebec_store::{Blob, BlobReader, LARGEST_PIECE, Store, StoreError};
 
+use crate::aside::aside;
 use crate::error::DedupError;
-use crate::packing::{Packed, Packing};
+use crate::packing::{Packed, Packing, Written, drop_drafts};
 use crate::settings::{Cutting, Settings};
 
-/// The priority of a thread that takes blobs apart, by nice(2).
-const NICE: i32 = 10;
 /// Chunks of a blob, at most. Each takes memory while it is taken apart and while it is restored.
 const MOST_CHUNKS: u64 = 1 << 20;
 /// A description may have this part of the blob's bytes. One with more saves nothing, or little for a long time of restoring.
@@ -48,24 +46,21 @@ pub(crate) async fn take_apart(
     settings: &Settings,
 ) -> Result<TakenApart, DedupError> {
     let stream = store.read(blob, 0..blob.size).await?;
+    let written = Written::default();
     let work = Work {
         stream,
         blob: blob.clone(),
         settings: settings.clone(),
-        packing: Packing::new(store.clone(), Handle::current(), settings.level),
+        packing: Packing::new(store.clone(), Handle::current(), settings.level, written.clone()),
         handle: Handle::current(),
     };
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let thread = std::thread::Builder::new().name("take-apart".to_owned());
-    let started = thread.spawn(move || {
-        if let Err(error) = give_way(NICE) {
-            tracing::debug!("taking apart goes on with the priority of everything else: {error}");
-        }
-        let _ = tell.send(work.run());
-    });
-    let failed = || DedupError::Thread(blob.digest.to_string());
-    started.map_err(|_| failed())?;
-    told.await.unwrap_or_else(|_| Err(failed()))
+    let made = aside("take-apart", &blob.digest.to_string(), move || work.run()).await;
+    let made = made.flatten();
+    if !matches!(made, Ok(TakenApart::Made { .. })) {
+        let written = std::mem::take(&mut *written.lock());
+        drop_drafts(store, written).await;
+    }
+    made
 }
 
 struct Work {

@@ -9,19 +9,26 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use xebec_store::{Algorithm, Blob, DedupTask, Digest, NewRecipe, Recording, Store, StoreError};
 
+use crate::damage;
 use crate::error::DedupError;
 use crate::opened::{Objects, PackObject};
 use crate::packing::drop_drafts;
 use crate::proof::prove;
+use crate::repack::{Repacked, Repacking};
 use crate::settings::Settings;
+use crate::stage::{Stage, reached};
 use crate::take_apart::{TakenApart, take_apart};
 
 /// A blob that a process took is taken again after this time, unless that process says in time that it is still at work.
 const LEASE: Duration = Duration::from_secs(300);
-/// So often a blob is tried when the reason is a passing one.
+/// So often a blob is tried if the reason is neither the blob nor the store. What the store does not do now, it does later: a disk that was full
+/// has room again.
 const MOST_TRIES: u64 = 6;
-/// After the first try; doubles with each further one.
+/// After the first try; doubles with each further one, up to an hour.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
+const MOST_DOUBLED: u32 = 7;
+/// So many blobs are looked up at once.
+const STEP: usize = 256;
 /// How often the store is asked for what is due, beside each time that something comes.
 const LOOK: Duration = Duration::from_secs(30);
 
@@ -54,6 +61,7 @@ pub struct Deduplicator {
     spent: Mutex<Spent>,
     /// Told when a blob has come.
     arrived: Arc<Notify>,
+    repacking: Repacking,
 }
 
 impl Deduplicator {
@@ -64,6 +72,7 @@ impl Deduplicator {
             settings,
             spent: Mutex::default(),
             arrived,
+            repacking: Repacking::new(),
         }
     }
 
@@ -90,6 +99,46 @@ impl Deduplicator {
         self.store.release_dedup(self.settings.least_size).await
     }
 
+    /// Lets the intact bytes go of blobs that have a recipe, unless they are to stay: a process has ended before it did so. Returns how many
+    /// there were. This may be done beside other nodes; it reads the records of all blobs.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn drop_leftovers(&self) -> Result<u64, StoreError> {
+        let (mut dropped, mut after) = (0, None);
+        while !self.settings.keep_intact {
+            let page = self.store.intact_and_taken_apart(STEP, after.as_ref()).await?;
+            for digest in &page.items {
+                dropped += u64::from(self.store.drop_intact(digest).await?);
+            }
+            after = page.items.into_iter().next_back();
+            if !page.next {
+                break;
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Looks at some packs, and puts those together anew of which less than half is needed; none if there were none. What is needed of several
+    /// comes together. The packs that are not needed go with the next collection.
+    ///
+    /// # Errors
+    /// If the store fails. Nothing is changed then.
+    pub async fn repack_once(&self) -> Result<Option<Repacked>, StoreError> {
+        self.repacking.once(&self.store, self.settings.level).await
+    }
+
+    /// The same, unless it was done less than a minute ago.
+    ///
+    /// # Errors
+    /// As of [`Deduplicator::repack_once`].
+    pub async fn repack_if_due(&self) -> Result<Option<Repacked>, StoreError> {
+        match self.repacking.is_due() {
+            true => self.repack_once().await,
+            false => Ok(None),
+        }
+    }
+
     /// Works on the next blob; none if none is due.
     ///
     /// # Errors
@@ -102,7 +151,7 @@ impl Deduplicator {
         let done = match self.while_leased(&task, work).await {
             Ok(done) => done,
             Err(error @ DedupError::NotExact { .. }) => Done::Kept(error.to_string()),
-            Err(error) if task.tries < MOST_TRIES => Done::Later(error.to_string()),
+            Err(error) if error.is_passing() || task.tries < MOST_TRIES => Done::Later(error.to_string()),
             Err(error) => Done::Kept(format!("given up after {} tries: {error}", task.tries)),
         };
         self.settle(&task, &done).await?;
@@ -133,12 +182,13 @@ impl Deduplicator {
             Done::Recorded if self.settings.keep_intact => {}
             Done::Recorded => {
                 self.store.drop_intact(digest).await?;
+                reached(Stage::Dropped);
             }
             Done::Gone => {}
             Done::Kept(why) => self.store.settle_dedup(task, why).await?,
             Done::Later(why) => {
                 let tries = u32::try_from(task.tries).unwrap_or(u32::MAX);
-                let pause = FIRST_PAUSE * 2_u32.saturating_pow(tries.saturating_sub(1).min(12));
+                let pause = FIRST_PAUSE * 2_u32.saturating_pow(tries.saturating_sub(1).min(MOST_DOUBLED));
                 self.store.postpone_dedup(task, pause, why).await?;
             }
         }
@@ -158,8 +208,21 @@ impl Deduplicator {
             TakenApart::Kept(why) => return Ok(Done::Kept(why)),
         };
         let checksum = Digest::of(Algorithm::Sha256, &recipe);
-        let draft = self.store.put_draft(vec![Bytes::from(recipe)]).await?;
-        let used = self.store.find_packs(&packed.uses).await?;
+        let used = match self.store.find_packs(&packed.uses).await {
+            Ok(used) => used,
+            Err(error) => {
+                drop_drafts(&self.store, packed.packs.into_iter().map(|pack| pack.draft)).await;
+                return Err(error.into());
+            }
+        };
+        let draft = match self.store.put_draft(vec![Bytes::from(recipe)]).await {
+            Ok(draft) => draft,
+            Err(error) => {
+                drop_drafts(&self.store, packed.packs.into_iter().map(|pack| pack.draft)).await;
+                return Err(error.into());
+            }
+        };
+        reached(Stage::RecipePut);
         let new = packed.packs.iter().map(|pack| PackObject {
             object: pack.draft.object.clone(),
             size: pack.draft.size,
@@ -191,9 +254,17 @@ impl Deduplicator {
         let begun = Instant::now();
         let proof = prove(&self.store, &recipe.blob, objects).await;
         self.spent.lock().proof += begun.elapsed();
-        proof?;
+        if let Err(error) = proof {
+            // Others that need the pack learn of it, and the next try does not use it.
+            damage::note_pack(&self.store, &error).await;
+            return Err(error);
+        }
+        reached(Stage::Proven);
         Ok(match self.store.record_recipe(recipe).await? {
-            Recording::Recorded(_) => Done::Recorded,
+            Recording::Recorded(_) => {
+                reached(Stage::Recorded);
+                Done::Recorded
+            }
             Recording::BlobGone => Done::Gone,
             Recording::PacksGone => Done::Later("a pack that it needs was collected meanwhile".to_owned()),
             Recording::DraftsGone => Done::Later("it took too long".to_owned()),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use xebec_access::client_of;
-use xebec_dedup::{Cutting, Deduplicator, Done, Restorer, Settings};
+use xebec_dedup::{Cutting, Deduplicator, Done, Repacked, Restorer, Settings};
 use xebec_events::{Event, EventKind, Listener};
 use xebec_kernel::size::Bytes;
 use xebec_settings::size::Size;
@@ -246,6 +246,11 @@ impl Background {
         {
             tracing::warn!("{error}");
         }
+        match self.deduplicator.drop_leftovers().await {
+            Ok(0) => {}
+            Ok(dropped) => tracing::info!(dropped, "blobs that were taken apart are no longer intact"),
+            Err(error) => tracing::warn!("{error}"),
+        }
         let jobs = (0..self.deduplicator.settings().jobs).map(|_| self.clone().work());
         futures_util::future::join_all(jobs).await;
     }
@@ -263,12 +268,31 @@ impl Background {
                         Done::Later(why) => tracing::warn!(%digest, "a blob is taken apart later: {why}"),
                     }
                 }
-                Ok(None) => self.deduplicator.arrival().await,
+                Ok(None) => {
+                    self.repack().await;
+                    self.deduplicator.arrival().await;
+                }
                 Err(error) => {
                     tracing::warn!("taking blobs apart waits for the store: {error}");
                     tokio::time::sleep(PAUSE).await;
                 }
             }
+        }
+    }
+
+    /// While no blob waits, packs are put together anew of which little is needed.
+    async fn repack(&self) {
+        match self.deduplicator.repack_if_due().await {
+            Ok(None) => {}
+            Ok(Some(Repacked {
+                old,
+                old_bytes,
+                new,
+                new_bytes,
+            })) => {
+                tracing::info!(old, old_bytes, new, new_bytes, "put packs together anew");
+            }
+            Err(error) => tracing::warn!("putting packs together waits for the store: {error}"),
         }
     }
 

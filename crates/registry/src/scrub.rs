@@ -153,11 +153,20 @@ fn say(scrubbed: &Scrubbed, damages: &[Damage]) {
     }
     let bad = damages.len() + scrubbed.unreadable.len() + scrubbed.damaged_manifests.len();
     outln!(
-        "read {} blobs, {} packs and recipes and {} manifests, {}: {}",
+        "read {} blobs, {} packs and recipes and {} manifests, {}{}: {}",
         scrubbed.blobs,
         scrubbed.pieces,
         scrubbed.manifests,
         size::for_people(scrubbed.bytes),
+        match (scrubbed.restored, scrubbed.not_restored) {
+            (0, 0) => String::new(),
+            (restored, 0) => format!(", and restored {restored} blobs from packs and recipes"),
+            (restored, not) => {
+                format!(
+                    ", and restored {restored} blobs from packs and recipes, but not {not} others, which this program cannot restore"
+                )
+            }
+        },
         match bad {
             0 => "nothing is wrong".to_owned(),
             bad => format!(
@@ -191,6 +200,8 @@ fn as_json(scrubbed: &Scrubbed, damages: &[Damage]) -> Value {
         "blobs": scrubbed.blobs,
         "packs_and_recipes": scrubbed.pieces,
         "damaged_packs_and_recipes": scrubbed.damaged_pieces,
+        "restored": scrubbed.restored,
+        "not_restored": scrubbed.not_restored,
         "manifests": scrubbed.manifests,
         "bytes": scrubbed.bytes,
         "damaged": blobs,

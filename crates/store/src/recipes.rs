@@ -2,6 +2,7 @@
 //!
 //! The store knows nothing of what is inside of packs and recipes. It knows which recipe needs which pack, and where a chunk is.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::model::Blob;
@@ -130,8 +131,9 @@ pub struct PackReplacement {
     pub old: Vec<PackKey>,
     /// The packs that have all that any recipe needs of them. Each of these recipes needs all of them from now on.
     pub new: Vec<NewPack>,
-    /// The blobs whose recipes need one of the old packs, as [`Store::pack_users`](crate::Store::pack_users) has said.
-    pub users: Vec<Digest>,
+    /// The blobs whose recipes need one of the old packs, as [`Store::pack_users`](crate::Store::pack_users) has said, each with the object
+    /// of its recipe: another recipe of the same blob may need other chunks.
+    pub users: BTreeMap<Digest, String>,
 }
 
 /// The room that blobs, packs and recipes take up.

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use xebec_kernel::clock::milliseconds_since_1970;
@@ -18,6 +19,7 @@ use crate::records::garbage;
 use crate::sessions::Sessions;
 use crate::upload_counts::UploadCounts;
 use crate::watched::{Check, Lately, Remembered, Sums, Transactions, Waiting};
+use xebec_objects::Hasher;
 use xebec_objects::{BlobReader, Objects};
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
@@ -35,6 +37,32 @@ pub trait Restore: Send + Sync {
     /// [`StoreError::Lost`] if the blob has no sound recipe any more, or an object is gone that it needs: then the store looks again. Other
     /// errors as they are. An error after the first byte is one of the reader's.
     fn read(&self, store: &Store, blob: &Blob, range: Range<u64>) -> BoxFuture<'static, Result<BlobReader>>;
+
+    /// Whether such a blob comes out of its recipe and packs as they are stored, all of it and with its digest. A restorer that remembers what
+    /// it has made leaves that aside here.
+    ///
+    /// # Errors
+    /// If something cannot be read now: that says nothing of the blob.
+    fn is_exact(&self, store: &Store, blob: &Blob) -> BoxFuture<'static, Result<bool>> {
+        let (reading, blob) = (self.read(store, blob, 0..blob.size), blob.clone());
+        Box::pin(async move {
+            let mut pieces = match reading.await {
+                Ok(pieces) => pieces,
+                Err(StoreError::Lost(_)) => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            let (mut hasher, mut size) = (Hasher::new(blob.digest.algorithm()), 0);
+            while let Some(piece) = pieces.next().await {
+                let piece = piece.map_err(|source| StoreError::System {
+                    doing: "restore a blob",
+                    source,
+                })?;
+                hasher.update(&piece);
+                size += piece.len() as u64;
+            }
+            Ok(size == blob.size && hasher.finish() == blob.digest)
+        })
+    }
 }
 
 pub(crate) struct Inner {

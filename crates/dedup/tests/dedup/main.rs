@@ -9,6 +9,10 @@
 
 mod common;
 mod damage;
+mod full;
+mod kill;
 mod lives;
+mod repacking;
 mod restoring;
+mod scrub;
 mod staying;

@@ -6,7 +6,7 @@ use xebec_dedup::Cutting;
 #[tokio::test(flavor = "multi_thread")]
 async fn layers_come_back_by_whatever_they_were_compressed() {
     let world = World::new().await;
-    let plain = layer(1, 300, 100);
+    let plain = layer(1, 30, 10);
     for bytes in [
         gzip(&plain),
         zstd(&plain),
@@ -21,12 +21,12 @@ async fn layers_come_back_by_whatever_they_were_compressed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_several_layers_have_is_stored_once() {
     let world = World::new().await;
-    let first = gzip(&layer(1, 300, 20));
+    let first = gzip(&layer(1, 60, 4));
     world.take_apart(&first).await;
     let after_first = world.stored();
-    // 280 of 300 files are the same; the recipe and twenty files are new.
+    // 56 of 60 files are the same; the recipe and four files are new.
     for own in 2..5 {
-        let next = gzip(&layer(own, 300, 20));
+        let next = gzip(&layer(own, 60, 4));
         let digest = world.take_apart(&next).await;
         assert_eq!(world.read(&digest).await, next);
     }
@@ -37,9 +37,9 @@ async fn a_file_that_several_layers_have_is_stored_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_range_is_the_same_as_that_of_the_intact_blob() {
     let world = World::new().await;
-    // Several parts: more than 4 MiB of plain bytes each.
-    let plain = layer(7, 450, 450);
-    assert!(plain.len() > 9 << 20, "{}", plain.len());
+    // Two parts: the first has 4 MiB of plain bytes.
+    let plain = layer(7, 230, 230);
+    assert!(plain.len() > 5_000_000, "{}", plain.len());
     for bytes in [gzip(&plain), plain] {
         let digest = world.take_apart(&bytes).await;
         let size = bytes.len() as u64;
@@ -63,7 +63,7 @@ async fn any_range_is_the_same_as_that_of_the_intact_blob() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_files_that_differ_a_little_share_what_they_have_in_common() {
-    let mut first = text(1, 6 << 20);
+    let mut first = text(1, 2 << 20);
     let one = gzip(&tar(&[("a.bin", &first)]));
     first.splice(1_000_000..1_000_000, *b"a few bytes more");
     let other = gzip(&tar(&[("a.bin", &first)]));
@@ -86,7 +86,7 @@ async fn large_files_that_differ_a_little_share_what_they_have_in_common() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_who_read_one_blob_have_it_restored_once() {
     let world = World::new().await;
-    let plain = layer(3, 400, 400);
+    let plain = layer(3, 230, 230);
     let bytes = gzip(&plain);
     let digest = world.take_apart(&bytes).await;
     let readers = (0..16).map(|_| world.read(&digest));
@@ -101,11 +101,11 @@ async fn many_who_read_one_blob_have_it_restored_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_that_give_up_keep_nothing() {
     let world = World::with(|settings| {
-        settings.restored = 1 << 20;
+        settings.restored = 1 << 18;
         settings.working = 64 << 20;
     })
     .await;
-    let bytes = gzip(&layer(3, 300, 300));
+    let bytes = gzip(&layer(3, 80, 80));
     let digest = world.take_apart(&bytes).await;
     let blob = world.blob(&digest).await.unwrap();
     for _ in 0..20 {

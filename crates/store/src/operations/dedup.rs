@@ -5,9 +5,11 @@
 use std::time::Duration;
 
 use crate::error::Result;
+use crate::model::Page;
 use crate::recipes::{DedupTask, Space};
 use crate::records::dedup::{self, Taken};
 use crate::store::{Store, milliseconds, now};
+use xebec_objects::Digest;
 
 /// So many blobs are changed in one transaction.
 const STEP: usize = 256;
@@ -85,6 +87,21 @@ impl Store {
                 return Ok(all);
             }
         }
+    }
+
+    /// Intact blobs that were taken apart, in the order of their digests. If they are not to stay so, a process has ended between
+    /// [`Store::record_recipe`] and [`Store::drop_intact`]. This reads the records of all blobs.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn intact_and_taken_apart(&self, n: usize, after: Option<&Digest>) -> Result<Page<Digest>> {
+        let after = after.cloned();
+        let found = self
+            .read_records("find intact blobs that were taken apart", move |tx| {
+                dedup::intact_and_done(tx, n.saturating_add(1), after.as_ref())
+            })
+            .await?;
+        Ok(Page::cut(found, n))
     }
 
     /// How many blobs wait.

@@ -156,7 +156,7 @@ impl Store {
         self.inner.objects.read(object, range).await
     }
 
-    /// Notes that a recipe's object has wrong bytes, or is gone. If its blob is intact, it waits to be taken apart anew. If not, it is
+    /// Notes that a recipe's object has wrong bytes, or is gone, or that other bytes than the blob's come out of it. If its blob is intact, it waits to be taken apart anew. If not, it is
     /// absent until somebody pushes it again. `false` if the blob has another recipe by now, or none.
     ///
     /// # Errors
@@ -255,16 +255,15 @@ fn replace(
     replacement: &PackReplacement,
 ) -> Result<Option<Vec<PackKey>>, DatabaseError> {
     let PackReplacement { old, new, users } = replacement;
-    let users: BTreeSet<Digest> = users.iter().cloned().collect();
     let is_as_seen = packs::are_sound(tx, old)?
         && drafts::are_here(tx, new.iter().map(|pack| &pack.draft))?
-        && recipes::of_packs(tx, old, MOST_USERS)? == users;
+        && recipes::of_packs(tx, old, MOST_USERS)? == *users;
     if !is_as_seen || users.is_empty() {
         return Ok(None);
     }
     // First, so that their chunks are looked for in the new ones.
     recipes::leave(tx, old)?;
     let keys = record_packs(tx, new)?;
-    recipes::move_to(tx, &users, &keys)?;
+    recipes::move_to(tx, users, &keys)?;
     Ok(Some(keys))
 }

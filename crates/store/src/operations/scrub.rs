@@ -33,6 +33,10 @@ pub struct Scrubbed {
     /// Those of them with wrong bytes or without an object. The blobs that are absent by that are among the damaged ones; others are taken
     /// apart anew.
     pub damaged_pieces: u64,
+    /// Blobs that are not intact and were restored, with the right digest.
+    pub restored: u64,
+    /// Blobs that are not intact and that this program cannot restore: only the bytes of their recipes and packs were compared.
+    pub not_restored: u64,
     /// Manifests that were read.
     pub manifests: u64,
     /// Bytes that were read.
@@ -122,11 +126,42 @@ impl Store {
                 let verdict = self.verdict(object, wanted, pace, &mut scrubbed.bytes).await;
                 self.note_verdict(blob, verdict, scrubbed).await
             }
-            None => self.note_recipe_verdict(blob, scrubbed).await,
+            None => match self.prove_recipe(blob, pace, scrubbed).await? {
+                true => self.note_recipe_verdict(blob, scrubbed).await,
+                false => Ok(()),
+            },
         }
     }
 
-    /// Of a blob that is not intact, its recipe and packs were read, and what was found of them is in the records.
+    /// Restores a blob that is not intact, if its recipe and packs have the bytes that were recorded, and compares its digest: this program may
+    /// make other bytes of them than the one that proved the recipe. If so, the recipe is damaged, and a push mends it. `false` if nothing can
+    /// be said. It comes before anything is noted of the blob, so that one that was damaged so before stays absent all the time.
+    async fn prove_recipe(&self, blob: &Blob, pace: &mut Pace, scrubbed: &mut Scrubbed) -> Result<bool> {
+        let recipe = self.recipe(&blob.digest).await?;
+        let Some(recipe) = recipe.filter(|recipe| !recipe.is_damaged) else {
+            return Ok(true);
+        };
+        let Some(restorer) = self.inner.restorer.get() else {
+            scrubbed.not_restored += 1;
+            return Ok(true);
+        };
+        let is_exact = restorer.is_exact(self, blob).await;
+        pace.keep(blob.size).await;
+        match is_exact {
+            Ok(true) => scrubbed.restored += 1,
+            // One that was replaced while it was restored says nothing.
+            Ok(false) => {
+                self.note_recipe_damaged(&recipe).await?;
+            }
+            Err(error) => {
+                scrubbed.unreadable.push((blob.digest.clone(), error.to_string()));
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Of a blob that is not intact, its recipe and packs were read and it was restored, and what was found is in the records.
     async fn note_recipe_verdict(&self, blob: &Blob, scrubbed: &mut Scrubbed) -> Result<()> {
         let digest = blob.digest.clone();
         let is_sound = self

@@ -74,7 +74,8 @@ impl Pace {
         }
     }
 
-    async fn keep(&mut self, bytes: u64) {
+    /// Waits as long as so many bytes should take.
+    pub(super) async fn keep(&mut self, bytes: u64) {
         let Some(rate) = self.rate else {
             return;
         };

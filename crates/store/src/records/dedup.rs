@@ -125,6 +125,21 @@ pub(crate) fn retry(tx: &mut dyn Transaction, n: usize) -> Result<u64, DatabaseE
     )
 }
 
+/// Intact blobs that were taken apart, in the order of their digests.
+pub(crate) fn intact_and_done(
+    tx: &mut dyn Transaction,
+    n: usize,
+    after: Option<&Digest>,
+) -> Result<Vec<Digest>, DatabaseError> {
+    let sql = format!(
+        "SELECT digest FROM blobs WHERE dedup_state = 'done' AND digest > $1 AND {} ORDER BY digest LIMIT $2",
+        intact::IS_INTACT
+    );
+    let after = after.map(Digest::to_string).unwrap_or_default();
+    let rows = tx.query(&sql, &[after.into(), n.into()])?;
+    rows.into_iter().map(|mut row| row.parsed(0)).collect()
+}
+
 /// How many blobs wait.
 pub(crate) fn waiting(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
     let row = tx.first("SELECT COUNT(*) FROM blobs WHERE dedup_state = 'waiting'", &[])?;

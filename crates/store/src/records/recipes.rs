@@ -1,6 +1,6 @@
 //! Recipes of blobs, the packs that each needs, and what follows from damage of one of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::database::{DatabaseError, Row, Transaction};
 use crate::model::Blob;
@@ -261,15 +261,21 @@ pub(crate) fn note_blob(
     Ok((noted > 0).then_some(is_sound))
 }
 
-/// The blobs whose recipes need one of these packs, in the order of their digests; `n` at most of each pack.
+/// The blobs whose recipes need one of these packs, each with the object of its recipe; `n` at most of each pack.
 pub(crate) fn of_packs(
     tx: &mut dyn Transaction,
     keys: &[PackKey],
     n: usize,
-) -> Result<BTreeSet<Digest>, DatabaseError> {
-    let mut users = BTreeSet::new();
+) -> Result<BTreeMap<Digest, String>, DatabaseError> {
+    let mut users = BTreeMap::new();
     for key in keys {
-        users.extend(packs::users(tx, *key, n, None)?);
+        let rows = tx.query(
+            "SELECT digest, object FROM recipe_packs JOIN recipes ON recipes.digest = recipe_packs.recipe WHERE pack = $1 LIMIT $2",
+            &[(*key).into(), n.into()],
+        )?;
+        for mut row in rows {
+            users.insert(row.parsed(0)?, row.text(1)?);
+        }
     }
     Ok(users)
 }
@@ -285,10 +291,10 @@ pub(crate) fn leave(tx: &mut dyn Transaction, old: &[PackKey]) -> Result<(), Dat
 /// These recipes need these packs from now on.
 pub(crate) fn move_to(
     tx: &mut dyn Transaction,
-    users: &BTreeSet<Digest>,
+    users: &BTreeMap<Digest, String>,
     new: &[PackKey],
 ) -> Result<(), DatabaseError> {
     users
-        .iter()
+        .keys()
         .try_for_each(|user| new.iter().try_for_each(|key| need(tx, user, *key)))
 }

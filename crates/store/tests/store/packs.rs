@@ -1,5 +1,6 @@
 //! Packs: their chunks, and packs in the place of others.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::common::*;
@@ -94,6 +95,16 @@ async fn pack(store: &Store, chunks: &[&[u8]]) -> NewPack {
     }
 }
 
+/// These blobs, with the objects of their recipes.
+async fn users(store: &Store, blobs: &[&[u8]]) -> BTreeMap<Digest, String> {
+    let mut users = BTreeMap::new();
+    for blob in blobs {
+        let recipe = store.recipe(&digest(blob)).await.unwrap().unwrap();
+        users.insert(digest(blob), recipe.object);
+    }
+    users
+}
+
 // One function, since each step needs what the one before it left.
 #[tokio::test]
 async fn packs_are_replaced_if_the_same_recipes_need_them() {
@@ -116,7 +127,7 @@ async fn packs_are_replaced_if_the_same_recipes_need_them() {
         let replacement = PackReplacement {
             old: old.clone(),
             new: vec![pack(store, &pieces).await],
-            users: vec![digest(&one), digest(&two)],
+            users: users(store, &[&one, &two]).await,
         };
         let layers = [&one, &two, &three].map(|bytes| layer(bytes)).to_vec();
         // A recipe comes that needs one of them.
@@ -131,10 +142,17 @@ async fn packs_are_replaced_if_the_same_recipes_need_them() {
             3,
             "nothing has changed"
         );
-        let replacement = PackReplacement {
-            users: [&one, &two, &three].map(|bytes| digest(bytes)).to_vec(),
+        let mut replacement = PackReplacement {
+            users: users(store, &[&one, &two, &three]).await,
             ..replacement
         };
+        // Or one of them has another recipe by now, which may need other chunks.
+        let recipe = replacement
+            .users
+            .insert(digest(&two), "another".to_owned())
+            .unwrap();
+        assert!(!store.replace_packs(&replacement).await.unwrap());
+        replacement.users.insert(digest(&two), recipe);
         store
             .put_manifest(&a, &manifest("all", layers), &[])
             .await
