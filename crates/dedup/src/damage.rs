@@ -3,7 +3,7 @@
 use xebec_store::{RecipeRecord, Store};
 
 use crate::error::DedupError;
-use crate::opened::PackObject;
+use crate::objects::PackObject;
 
 /// Notes what the error says of stored bytes. `record` is the recipe that was carried out. A pack of another one is noted, too: it is named by a
 /// key that no other pack ever gets.

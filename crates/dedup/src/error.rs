@@ -5,7 +5,7 @@ use std::io;
 use xebec_recompress::{InvalidDescription, RestoreError};
 use xebec_store::{Digest, StoreError};
 
-use crate::opened::PackObject;
+use crate::objects::PackObject;
 
 /// Why a blob was not taken apart, or not restored.
 #[derive(Debug, thiserror::Error)]

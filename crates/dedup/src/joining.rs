@@ -11,7 +11,8 @@ use xebec_store::{Algorithm, Digest, LARGEST_PIECE, NewPack, Store};
 
 use crate::error::DedupError;
 use crate::needed::Candidate;
-use crate::opened::{PackObject, read, read_index};
+use crate::objects::PackObject;
+use crate::opened::{read, read_index};
 use crate::packing::{PACK, failed};
 use crate::stage::{Stage, reached};
 

@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `worker`, `take_apart`, `packing`, `proof` | from an intact blob to a proven recipe |
 //! | `repack`, `needed`, `joining` | which packs have much that is not needed, and packs in the place of these |
-//! | `restorer`, `sending`, `making`, `units`, `plain`, `opened` | from a recipe to the bytes of a blob |
+//! | `restorer`, `sending`, `making`, `units`, `plain`, `opened`, `objects` | from a recipe to the bytes of a blob |
 //! | `damage` | what is noted when stored bytes are wrong |
 //! | `expected`, `preconstructed`, `policy` | blobs that are restored before somebody asks |
 //! | `cache` | what is made once for all who ask, and kept while there is room |
@@ -31,6 +31,7 @@ mod expected;
 mod joining;
 mod making;
 mod needed;
+mod objects;
 mod opened;
 mod packing;
 mod plain;

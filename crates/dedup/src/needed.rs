@@ -8,7 +8,8 @@ use xebec_store::{Digest, PackKey, PackRecord, RecipeRecord, Store, StoreError};
 
 use crate::damage;
 use crate::error::DedupError;
-use crate::opened::{Objects, PackObject, read_index, read_recipe};
+use crate::objects::{Objects, PackObject};
+use crate::opened::{read_index, read_recipe};
 
 /// A pack that more recipes need is not looked at. Each takes 200 bytes of memory.
 pub(crate) const MOST_USERS: usize = 20_000;

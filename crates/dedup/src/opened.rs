@@ -9,10 +9,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use xebec_recipe::{ChunkId, FromEnd, Limits, PackIndex, Place as ChunkPlace, Recipe};
 use xebec_recompress::{Description, Place};
-use xebec_store::{Algorithm, Blob, Digest, Draft, PackKey, PackRecord, RecipeRecord, Store};
+use xebec_store::{Algorithm, Blob, Digest, Store};
 
 use crate::cache::{Cache, Hits};
 use crate::error::DedupError;
+use crate::objects::{Objects, PackObject};
 use crate::units::{self, Unit};
 
 /// Bytes at the end of a pack that are read first. Most indexes fit.
@@ -40,47 +41,6 @@ pub(crate) struct Opened {
 pub(crate) struct OpenedPack {
     pub(crate) object: PackObject,
     pub(crate) index: Arc<PackIndex>,
-}
-
-/// The object of a pack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PackObject {
-    pub(crate) object: String,
-    pub(crate) size: u64,
-    /// None while it is a draft.
-    pub(crate) key: Option<PackKey>,
-}
-
-impl From<&PackRecord> for PackObject {
-    fn from(pack: &PackRecord) -> Self {
-        Self {
-            object: pack.object.clone(),
-            size: pack.size,
-            key: Some(pack.key),
-        }
-    }
-}
-
-/// The objects of a recipe, and of the packs that it needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Objects {
-    pub(crate) recipe: Draft,
-    /// The SHA-256 of the recipe's object.
-    pub(crate) checksum: Digest,
-    pub(crate) packs: Vec<PackObject>,
-}
-
-impl From<&RecipeRecord> for Objects {
-    fn from(record: &RecipeRecord) -> Self {
-        Self {
-            recipe: Draft {
-                object: record.object.clone(),
-                size: record.size,
-            },
-            checksum: record.checksum.clone(),
-            packs: record.packs.iter().map(PackObject::from).collect(),
-        }
-    }
 }
 
 impl Opened {

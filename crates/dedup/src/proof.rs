@@ -7,7 +7,8 @@ use xebec_store::{Blob, Hasher, Store};
 
 use crate::error::DedupError;
 use crate::making;
-use crate::opened::{self, Indexes, Objects};
+use crate::objects::Objects;
+use crate::opened::{self, Indexes};
 use crate::plain::Frames;
 
 /// Units that are made at the same time.

@@ -11,7 +11,7 @@ use xebec_store::{Algorithm, Blob, DedupTask, Digest, NewRecipe, Recording, Stor
 
 use crate::damage;
 use crate::error::DedupError;
-use crate::opened::{Objects, PackObject};
+use crate::objects::{Objects, PackObject};
 use crate::packing::drop_drafts;
 use crate::proof::prove;
 use crate::repack::{Repacked, Repacking};

@@ -16,9 +16,9 @@ use crate::progress::Progress;
 
 /// Takes a backup.
 pub(crate) fn backup(args: &Backup, verbose: u8) -> anyhow::Result<ExitCode> {
-    let config = crate::configured(&args.place)?;
+    let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    crate::runtime()?.block_on(async {
+    crate::program::runtime()?.block_on(async {
         let store = Store::open(&config.store).await?;
         let all = store.usage("").await?.blobs;
         let mut progress = Progress::new();
@@ -34,7 +34,7 @@ pub(crate) fn backup(args: &Backup, verbose: u8) -> anyhow::Result<ExitCode> {
         say_backed_up(args, &backed_up);
         Ok(match backed_up.missing {
             0 => ExitCode::SUCCESS,
-            _ => ExitCode::from(crate::DAMAGED),
+            _ => ExitCode::from(crate::program::DAMAGED),
         })
     })
 }
@@ -79,7 +79,7 @@ fn and_pieces(pieces: u64) -> String {
 
 /// Restores a backup.
 pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
-    let config = crate::configured(&args.place)?;
+    let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
     if config.store.database != DatabaseConfig::Embedded || config.store.objects != ObjectsConfig::Directory {
         bail!(
@@ -88,7 +88,7 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
         );
     }
     let root = config.store.root;
-    crate::runtime()?.block_on(async {
+    crate::program::runtime()?.block_on(async {
         let mut progress = Progress::new();
         let report = |so_far: &Restored| {
             let bytes = size::for_people(so_far.bytes);
@@ -106,7 +106,7 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
                 say_restored(args, &root, &restored, &left_out);
                 Ok(match left_out.is_empty() {
                     true => ExitCode::SUCCESS,
-                    false => ExitCode::from(crate::DAMAGED),
+                    false => ExitCode::from(crate::program::DAMAGED),
                 })
             }
             Err(StoreError::BadBackup { damaged }) => {
@@ -115,7 +115,7 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
                     true => outln!("{}", json!({"restored": false, "damaged": damaged})),
                     false => say_damaged(args, &damaged),
                 }
-                Ok(ExitCode::from(crate::DAMAGED))
+                Ok(ExitCode::from(crate::program::DAMAGED))
             }
             Err(error) => Err(error.into()),
         }

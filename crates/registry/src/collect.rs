@@ -17,9 +17,9 @@ use crate::logging;
 
 /// Collects once, or says what would be collected. Nothing goes before there is a place to write down that it went; a dry run needs none.
 pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
-    let config = crate::configured(&args.place)?;
+    let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    crate::runtime()?.block_on(async {
+    crate::program::runtime()?.block_on(async {
         let store = Store::open(&config.store).await?;
         let audit = config.audit.as_ref().filter(|_| !args.dry_run);
         let audit = audit.map(Audit::open).transpose();

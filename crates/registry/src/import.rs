@@ -14,9 +14,9 @@ use crate::{logging, mirror};
 
 /// Imports a directory, and says what came of it.
 pub(crate) fn import(args: &Import, verbose: u8) -> anyhow::Result<()> {
-    let config = crate::configured(&args.place)?;
+    let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    let runtime = crate::runtime()?;
+    let runtime = crate::program::runtime()?;
     let options = ImportOptions {
         taking: match (args.hard_link, args.move_files) {
             (_, true) => Taking::Move,

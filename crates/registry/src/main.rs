@@ -1,4 +1,13 @@
 //! The binary `xebec-registry`: reads the command line and does what it says.
+//!
+//! * [`args`]: the command line; [`paperwork`]: completion scripts and man pages; [`program`]: what all commands need.
+//! * A file for each command, such as [`serve`], [`collect`] and [`scrub`]; [`moved`] tells what `import` and `mirror` have moved.
+//! * [`mod@print`]: the output, which survives a closed pipe; [`progress`]: the progress of a command; [`logging`]: the log.
+//!
+//! Promises: a command exits with 0 if all is well, 1 at an error, 2 if the command line is wrong, 3 if something that is kept is damaged or missing.
+//! What it prints for a program (`--json`) is one object.
+//!
+//! May use: `registry-server`, and the crates below it that know no hosts. No crate uses this one.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -15,6 +24,7 @@ mod logging;
 mod mirror;
 mod moved;
 mod paperwork;
+mod program;
 mod progress;
 mod scrub;
 mod serve;
@@ -23,11 +33,10 @@ mod users;
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::Parser as _;
-use xebec_registry_server::config::{Config, ConfigError};
+use xebec_registry_server::config::Config;
 
-use crate::args::{Cli, Command, Place};
+use crate::args::{Cli, Command};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -57,28 +66,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Of a command that has found something damaged or missing in what is kept.
-const DAMAGED: u8 = 3;
-
-/// The program's threads.
-fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.enable_all().build();
-    runtime.context("cannot start the program's threads")
-}
-
-/// The configuration, with what the command line says instead.
-fn configured(place: &Place) -> Result<Config, ConfigError> {
-    let mut config = match &place.config {
-        Some(file) => Config::read(file)?,
-        None => Config::usual(),
-    };
-    if let Some(root) = &place.root {
-        config.store.root.clone_from(root);
-    }
-    Ok(config)
 }
 
 fn check(file: &std::path::Path) -> anyhow::Result<()> {

@@ -21,7 +21,7 @@ const NAMED: usize = 20;
 
 /// Copies once, and says what came of it.
 pub(crate) fn mirror(args: &Arguments, verbose: u8) -> anyhow::Result<()> {
-    let config = crate::configured(&args.place)?;
+    let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
     let all = match &args.source {
         Some(source) => vec![settings(source, args)],
@@ -30,7 +30,7 @@ pub(crate) fn mirror(args: &Arguments, verbose: u8) -> anyhow::Result<()> {
     if all.is_empty() {
         bail!("there is nothing to copy: name a SOURCE, or write a [[mirror]] into the configuration");
     }
-    let runtime = crate::runtime()?;
+    let runtime = crate::program::runtime()?;
     runtime.block_on(async {
         let store = deduplication::open(&config.store, &config.deduplication).await?;
         let tally = Arc::new(Tally::default());

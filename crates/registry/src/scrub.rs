@@ -32,13 +32,13 @@ struct Damage {
 
 /// Reads everything again.
 pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
-    let config = crate::configured(&args.place)?;
+    let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
     let options = ScrubOptions {
         bytes_per_second: args.rate.map(|rate| rate.0),
         not_within: args.not_within.map(|time| time.0).unwrap_or_default(),
     };
-    crate::runtime()?.block_on(async {
+    crate::program::runtime()?.block_on(async {
         let store = deduplication::open(&config.store, &config.deduplication).await?;
         // Whether they can be asked is said before hours of reading, not after them.
         let upstreams = match args.no_mend {
@@ -69,7 +69,7 @@ pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
             && damages.iter().all(|damage| damage.mended.is_some());
         Ok(match is_sound {
             true => ExitCode::SUCCESS,
-            false => ExitCode::from(crate::DAMAGED),
+            false => ExitCode::from(crate::program::DAMAGED),
         })
     })
 }

@@ -33,7 +33,7 @@ const LEAST_TO_FINISH: Duration = Duration::from_secs(5);
 
 /// Serves until a signal ends it.
 pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
-    let mut config = crate::configured(&args.place)?;
+    let mut config = crate::program::configured(&args.place)?;
     if !args.listen.is_empty() {
         config.server.listen.clone_from(&args.listen);
     }
@@ -45,7 +45,7 @@ pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
     }
     logging::start(verbose, config.log_format);
     allow_files();
-    let runtime = crate::runtime()?;
+    let runtime = crate::program::runtime()?;
     let outcome = runtime.block_on(run(config));
     // Reads and writes in the background are finished or harmless; nobody waits for them.
     runtime.shutdown_timeout(Duration::from_secs(5));

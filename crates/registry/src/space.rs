@@ -10,9 +10,9 @@ use crate::logging;
 
 /// Prints the figures.
 pub(crate) fn space(args: &Space, verbose: u8) -> anyhow::Result<()> {
-    let config = crate::configured(&args.place)?;
+    let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    let figures = crate::runtime()?.block_on(async {
+    let figures = crate::program::runtime()?.block_on(async {
         let store = Store::open(&config.store).await?;
         store.space().await
     })?;

@@ -2,6 +2,7 @@
 //!
 //! With `E2E_SCREENSHOTS=DIRECTORY`, the case `registry_page/looks` leaves the pictures of `docs/registry.md` there.
 
+mod reading;
 mod space;
 mod stock;
 
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use self::reading::{ensure_quiet, expect, page};
 use self::stock::{artifact, curl_head, fill, logins, put};
 use super::registry::missing;
 use crate::browser::{Browser, text};
@@ -70,39 +72,6 @@ fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(())
-}
-
-/// Goes to a page of the registry; gives its text.
-fn page(registry: &OwnRegistry, browser: &Browser, path: &str) -> Result<String> {
-    browser.go(&format!("http://{}{path}", registry.address))?;
-    browser.text()
-}
-
-fn expect(text: &str, parts: &[&str]) -> Result<()> {
-    let absent: Vec<&&str> = parts.iter().filter(|part| !text.contains(**part)).collect();
-    ensure!(absent.is_empty(), "no {absent:?} in: {text}");
-    Ok(())
-}
-
-/// Checks the browser's actions since the last call: it asked nobody but this registry, opened no dialog and complained of nothing.
-fn ensure_quiet(registry: &OwnRegistry, browser: &Browser) -> Result<usize> {
-    let own = format!("http://{}/", registry.address);
-    let mut requests = 0;
-    for (what, told) in browser.happened()? {
-        match what.as_str() {
-            "Network.requestWillBeSent" => {
-                requests += 1;
-                let address = text(&told["request"]["url"]);
-                ensure!(address.starts_with(&own), "the page asks for {address}");
-            }
-            "Page.javascriptDialogOpening" | "Runtime.exceptionThrown" | "Runtime.consoleAPICalled" => {
-                anyhow::bail!("{what}: {told}")
-            }
-            "Log.entryAdded" => ensure!(text(&told["entry"]["level"]) != "error", "{told}"),
-            _ => {}
-        }
-    }
-    Ok(requests)
 }
 
 /// Repositories, tags, platforms, layers, sizes, what refers to what and what is lazy; from this registry and from nowhere else.

@@ -1,4 +1,4 @@
-//! Who asks for what: a trace as DupHunter (TOS 2024) says of the registries of IBM Cloud, and layers to ask for.
+//! Requests of clients: a trace as DupHunter (TOS 2024) says of the registries of IBM Cloud, and layers to ask for.
 //!
 //! Few images get most pulls (Zipf). A client asks for a manifest, and some time later for those of its layers that it lacks, three at a time; most
 //! layers go to a client once (97 % of those in Sydney). In London 80 % of these times are longer than a second, in Sydney 60 % longer than five. Layers there have

@@ -17,8 +17,8 @@ use crate::args::Doctor;
 
 /// Looks at everything.
 pub(crate) fn doctor(args: &Doctor) -> anyhow::Result<ExitCode> {
-    let found = match crate::configured(&args.place) {
-        Ok(config) => crate::runtime()?.block_on(examine(args, &config)),
+    let found = match crate::program::configured(&args.place) {
+        Ok(config) => crate::program::runtime()?.block_on(examine(args, &config)),
         Err(error) => vec![Found::broken("configuration", error.to_string())],
     };
     let is_well = found.iter().all(|found| found.state != State::Broken);

@@ -275,7 +275,7 @@ const FOR_TESTS: &[(&str, &[&str])] = &[
             "xebec-protocol",
             "xebec-recipe",
             "xebec-recompress",
-            "xebec-registry",
+            "xebec-registry-server",
             "xebec-settings",
             "xebec-snapshotter",
             "xebec-trust",

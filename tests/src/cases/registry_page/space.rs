@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 
+use super::reading::{ensure_quiet, expect, page};
 use super::stock::fill;
-use super::{ensure_quiet, expect, page};
 use crate::browser::Browser;
 use crate::registry::OwnRegistry;
 use crate::world::World;
