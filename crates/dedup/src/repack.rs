@@ -16,6 +16,7 @@ use crate::error::DedupError;
 use crate::joining::Joining;
 use crate::needed::{Candidate, MOST_USERS, Need, Witness, look, still_need};
 use crate::packing::{PACK, drop_drafts};
+use crate::settings::Settings;
 use crate::stage::{Stage, reached};
 
 /// Packs that are looked at each time.
@@ -77,7 +78,11 @@ impl Repacking {
     }
 
     /// See [`crate::Deduplicator::repack_once`].
-    pub(crate) async fn once(&self, store: &Store, level: i32) -> Result<Option<Repacked>, StoreError> {
+    pub(crate) async fn once(
+        &self,
+        store: &Store,
+        settings: &Settings,
+    ) -> Result<Option<Repacked>, StoreError> {
         // One of the workers does it.
         let Ok(mut seen) = self.seen.try_lock() else {
             return Ok(None);
@@ -91,7 +96,7 @@ impl Repacking {
         for candidate in &candidates {
             seen.remember(candidate.pack.key, Verdict::NotBefore(Instant::now() + LATER));
         }
-        match replace(store, candidates, level).await {
+        match replace(store, candidates, settings).await {
             Ok(repacked) => Ok(repacked),
             Err(error) if error.is_damage() => {
                 tracing::warn!("packs are not put together anew: {error}");
@@ -167,7 +172,7 @@ impl Seen {
 async fn replace(
     store: &Store,
     candidates: Vec<Candidate>,
-    level: i32,
+    settings: &Settings,
 ) -> Result<Option<Repacked>, DedupError> {
     let old: Vec<PackKey> = candidates.iter().map(|candidate| candidate.pack.key).collect();
     let old_bytes = candidates.iter().map(|candidate| candidate.pack.size).sum();
@@ -175,8 +180,8 @@ async fn replace(
         .iter()
         .flat_map(|candidate| candidate.users.clone())
         .collect();
-    let mut joining = Joining::new(store.clone(), Handle::current(), level);
-    let joined = aside("repack", "packs", move || {
+    let mut joining = Joining::new(store.clone(), Handle::current(), settings.level);
+    let joined = aside("repack", "packs", settings.gives_way, move || {
         let outcome = joining.run(&candidates);
         (joining.packs, outcome)
     });

@@ -26,6 +26,8 @@ pub struct Settings {
     pub level: i32,
     /// Whether a blob stays intact beside its recipe.
     pub keep_intact: bool,
+    /// Whether threads that take blobs apart have a low priority. On a busy machine they come to nothing then.
+    pub gives_way: bool,
     /// Decompressed frames of packs that are kept in memory, in bytes.
     pub frames: u64,
     /// Restored parts of blobs that are kept in memory, in bytes.
@@ -47,6 +49,7 @@ impl Default for Settings {
             cutting: Cutting::Files,
             level: 9,
             keep_intact: false,
+            gives_way: true,
             frames: 128 << 20,
             restored: 64 << 20,
             sending: 64 << 20,

@@ -54,7 +54,13 @@ pub(crate) async fn take_apart(
         packing: Packing::new(store.clone(), Handle::current(), settings.level, written.clone()),
         handle: Handle::current(),
     };
-    let made = aside("take-apart", &blob.digest.to_string(), move || work.run()).await;
+    let made = aside(
+        "take-apart",
+        &blob.digest.to_string(),
+        settings.gives_way,
+        move || work.run(),
+    )
+    .await;
     let made = made.flatten();
     if !matches!(made, Ok(TakenApart::Made { .. })) {
         let written = std::mem::take(&mut *written.lock());

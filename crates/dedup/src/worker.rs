@@ -125,7 +125,7 @@ impl Deduplicator {
     /// # Errors
     /// If the store fails. Nothing is changed then.
     pub async fn repack_once(&self) -> Result<Option<Repacked>, StoreError> {
-        self.repacking.once(&self.store, self.settings.level).await
+        self.repacking.once(&self.store, &self.settings).await
     }
 
     /// The same, unless it was done less than a minute ago.

@@ -154,10 +154,15 @@ impl Directory {
             directory.make_folder(&path)?;
             let mut options = File::options();
             let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
-            for piece in pieces {
-                file.write_all(&piece)?;
+            let written = pieces
+                .iter()
+                .try_for_each(|piece| file.write_all(piece))
+                .and_then(|()| file.sync_data());
+            if let Err(error) = written {
+                // On a full disk, the records that note the failure need the room that it has taken.
+                let _ = std::fs::remove_file(&path);
+                return Err(error);
             }
-            file.sync_data()?;
             path.parent().map_or(Ok(()), sync_directory)
         })
         .await

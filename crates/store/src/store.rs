@@ -11,6 +11,7 @@ use xebec_kernel::clock::milliseconds_since_1970;
 
 use crate::config::StoreConfig;
 use crate::database::{Database, DatabaseError, Transaction};
+use crate::digest::Hasher;
 use crate::error::{Result, StoreError};
 use crate::model::{Blob, Garbage};
 use crate::pulls::Pulls;

@@ -39,7 +39,8 @@ impl World {
         let store = Store::open(&config).await.unwrap();
         let mut settings = Settings {
             least_size: 1,
-            level: 3,
+            level: 1,
+            gives_way: false,
             ..Settings::default()
         };
         change(&mut settings);

@@ -6,7 +6,7 @@ use xebec_dedup::Done;
 /// Flips a bit of an object. Reading gives the right bytes or an error; a scrub finds what reading did not come across.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_flipped_bit_of_a_pack_or_a_recipe_is_ever_sent() {
-    let bytes = gzip(&layer(1, 8, 8));
+    let bytes = layer(1, 8, 8);
     for (recipe, place) in [
         (false, 0),
         (false, 50),
@@ -46,7 +46,7 @@ async fn no_flipped_bit_of_a_pack_or_a_recipe_is_ever_sent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pack_that_is_gone_makes_its_blobs_absent() {
     let world = World::new().await;
-    let (one, other) = (gzip(&layer(1, 16, 4)), gzip(&layer(2, 16, 4)));
+    let (one, other) = (layer(1, 16, 4), layer(2, 16, 4));
     let first = world.take_apart(&one).await;
     let (path, _) = world
         .objects()
@@ -71,7 +71,7 @@ async fn a_pack_that_is_gone_makes_its_blobs_absent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_beside_an_intact_blob_costs_nothing() {
     let world = World::with(|settings| settings.keep_intact = true).await;
-    let bytes = gzip(&layer(1, 16, 4));
+    let bytes = layer(1, 16, 4);
     let digest = world.push(&bytes).await;
     world.work().await;
     let pack = world.store.recipe(&digest).await.unwrap().unwrap().packs[0].key;

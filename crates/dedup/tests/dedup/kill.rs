@@ -3,7 +3,7 @@
 //!
 //! The process is this program once more. It says on its standard output what was acknowledged, a line each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,7 +33,9 @@ const ROUND: usize = 20;
 const GRACE: Duration = Duration::from_millis(40);
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// No more blobs than these wait to be taken apart while others are pushed.
-const MOST_WAITING: u64 = 8;
+const MOST_WAITING: u64 = 2;
+/// So many pairs of images are there before the first is deleted.
+const PAIRS: usize = 2;
 
 fn hasty(root: &Path) -> StoreConfig {
     let mut config = StoreConfig::new(root);
@@ -47,6 +49,7 @@ async fn open(root: &Path) -> (Store, Deduplicator) {
     let settings = Settings {
         least_size: 1,
         level: 1,
+        gives_way: false,
         ..Settings::default()
     };
     store.set_restorer(Arc::new(Restorer::new(&settings)));
@@ -54,14 +57,16 @@ async fn open(root: &Path) -> (Store, Deduplicator) {
     (store, deduplicator)
 }
 
-/// A layer of five files of forty.
+/// A layer of five files, or of one of these: layers come in pairs of an even and an odd number. Another one is in every tenth pair.
 fn layer(seed: u64) -> Vec<u8> {
-    let files: Vec<(String, Vec<u8>)> = (0..5)
-        .map(|place| {
-            let file = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(13 * place) % 40;
+    let pair = seed / 2;
+    let own = (0..if seed.is_multiple_of(2) { 5 } else { 1 }).map(|place| 100 + 5 * pair + place);
+    let files: Vec<(String, Vec<u8>)> = own
+        .chain([pair % 10])
+        .map(|file| {
             (
-                format!("usr/{place}/{file}.txt"),
-                text(file, 2000 + 500 * (file as usize % 10)),
+                format!("usr/{file}.txt"),
+                text(file, 2000 + 200 * (file as usize % 10)),
             )
         })
         .collect();
@@ -69,10 +74,11 @@ fn layer(seed: u64) -> Vec<u8> {
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_slice()))
         .collect();
-    match seed % 4 {
-        0 => tar(&files),
-        1 => zstd(&tar(&files)),
-        _ => gzip(&tar(&files)),
+    // Most are not compressed, since taking that apart takes longest.
+    match seed % 16 {
+        4 => zstd(&tar(&files)),
+        9 => gzip(&tar(&files)),
+        _ => tar(&files),
     }
 }
 
@@ -123,15 +129,9 @@ async fn push_layer(store: &Store, name: &RepositoryName, bytes: &[u8]) -> Resul
     Ok(())
 }
 
-/// Pushes images, and deletes most again.
-async fn push_images(store: Store) {
-    let mut random = fastrand::Rng::new();
+async fn push_image(store: &Store, seed: u64) {
     let name = repository();
     loop {
-        while store.dedup_waits().await.unwrap() > MOST_WAITING {
-            tokio::time::sleep(Duration::from_millis(3)).await;
-        }
-        let seed = random.u64(5..1_000_000_000);
         for bytes in layers(seed) {
             match push_layer(&store, &name, &bytes).await {
                 // The machine was busy for longer than an upload may rest.
@@ -140,15 +140,35 @@ async fn push_images(store: Store) {
             }
         }
         match store.put_manifest(&name, &image(seed), &[]).await {
-            Ok(_) => say(&format!("pushed {seed}")),
+            Ok(_) => return say(&format!("pushed {seed}")),
             // The machine was busy for longer than the promise.
-            Err(StoreError::MissingReferences { .. }) => continue,
+            Err(StoreError::MissingReferences { .. }) => {}
             Err(error) => panic!("{error}"),
         }
-        if random.u8(..3) > 0 {
-            tokio::time::sleep(Duration::from_millis(random.u64(..60))).await;
-            say(&format!("deleting {seed}"));
-            store.delete_manifest(&name, &image(seed).digest).await.unwrap();
+    }
+}
+
+/// Pushes pairs of images. Most of the first ones are deleted again, when they were taken apart: then a part of their packs is needed.
+async fn push_images(store: Store) {
+    let mut random = fastrand::Rng::new();
+    let mut pairs = VecDeque::new();
+    loop {
+        while store.dedup_waits().await.unwrap() > MOST_WAITING {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+        }
+        let pair = random.u64(5..1_000_000_000);
+        pairs.push_back(pair);
+        push_image(&store, 2 * pair).await;
+        push_image(&store, 2 * pair + 1).await;
+        let old = (pairs.len() > PAIRS).then(|| pairs.pop_front()).flatten();
+        for seed in old.map(|old| [2 * old, 2 * old + 1]).into_iter().flatten() {
+            if random.u8(..4) > 2 * (seed % 2) as u8 {
+                say(&format!("deleting {seed}"));
+                store
+                    .delete_manifest(&repository(), &image(seed).digest)
+                    .await
+                    .unwrap();
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use xebec_dedup::Done;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_blob_that_is_pushed_again_stays_as_it_is_stored() {
     let world = World::new().await;
-    let bytes = gzip(&layer(1, 16, 8));
+    let bytes = layer(1, 16, 8);
     let digest = world.take_apart(&bytes).await;
     let before = world.stored();
     assert_eq!(world.push(&bytes).await, digest);
@@ -19,7 +19,7 @@ async fn a_blob_that_is_pushed_again_stays_as_it_is_stored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn packs_go_with_the_last_blob_that_needs_them() {
     let world = World::new().await;
-    let (one, other) = (gzip(&layer(1, 20, 5)), gzip(&layer(2, 20, 5)));
+    let (one, other) = (layer(1, 20, 5), layer(2, 20, 5));
     let first = world.take_apart(&one).await;
     let second = world.take_apart(&other).await;
     world.delete(&first).await;
@@ -38,7 +38,7 @@ async fn packs_go_with_the_last_blob_that_needs_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_layers_that_are_taken_apart_at_once_are_both_whole() {
     let world = World::new().await;
-    let layers: Vec<Vec<u8>> = (0..4).map(|own| gzip(&layer(own, 30, 6))).collect();
+    let layers: Vec<Vec<u8>> = (0..4).map(|own| layer(own, 30, 6)).collect();
     for layer in &layers {
         world.push(layer).await;
     }
