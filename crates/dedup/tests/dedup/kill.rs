@@ -139,6 +139,7 @@ async fn push_image(store: &Store, seed: u64) {
                 Err(error) => panic!("{error}"),
             }
         }
+        say(&format!("pushing {seed}"));
         match store.put_manifest(&name, &image(seed), &[]).await {
             Ok(_) => return say(&format!("pushed {seed}")),
             // The machine was busy for longer than the promise.
@@ -342,7 +343,7 @@ async fn named(store: &Store, root: &Path, digests: &BTreeSet<Digest>) -> BTreeS
     keys.iter().map(|key| root.join("objects").join(key)).collect()
 }
 
-/// The images that there should be: true, or may be: false, because a deletion was begun.
+/// The images that there should be: true, or may be: false, because a push or a deletion was begun.
 type Images = BTreeMap<u64, bool>;
 
 /// Compares all images that should be there. Those of which it was not known are, or are not, after this.
@@ -399,7 +400,13 @@ async fn check(root: &Path, images: &mut Images, random: &mut fastrand::Rng) {
             "nobody took it apart"
         );
     }
-    assert_eq!(files(root), named(&store, root, &digests).await);
+    let (files, named) = (files(root), named(&store, root, &digests).await);
+    let (extra, missing) = (files.difference(&named).count(), named.difference(&files).count());
+    assert_eq!(
+        (extra, missing),
+        (0, 0),
+        "files that nothing needs, and needed ones that are not there"
+    );
     let scrubbed = store.scrub(&Default::default(), |_| {}).await.unwrap();
     assert!(scrubbed.damaged.is_empty() && scrubbed.missing.is_empty() && scrubbed.unreadable.is_empty());
     assert_eq!(scrubbed.restored, digests.len() as u64);
@@ -429,7 +436,7 @@ fn nothing_acknowledged_is_lost_by_kills() {
         };
         for line in run_and_kill(directory.path(), end) {
             let (what, seed) = line.rsplit_once(' ').unwrap_or_default();
-            if matches!(what, "pushed" | "deleting") {
+            if matches!(what, "pushing" | "pushed" | "deleting") {
                 images.insert(seed.parse().unwrap(), what == "pushed");
             }
             let what = ["pushed", "deleting", "taken apart", "repacked"]
