@@ -26,7 +26,7 @@ pub(crate) struct Witness {
     recipe: String,
 }
 
-/// What was found of a pack.
+/// The outcome of looking at a pack.
 pub(crate) enum Need {
     /// Half of it at least is needed by these recipes alone. As long as they are here, nobody needs to look again.
     Enough(Vec<Witness>),

@@ -30,7 +30,7 @@ const LATER: Duration = Duration::from_secs(3600);
 /// How often it is done.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// What was put together.
+/// Packs that were put together anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repacked {
     /// How many packs went.
@@ -43,7 +43,7 @@ pub struct Repacked {
     pub new_bytes: u64,
 }
 
-/// What is remembered of packs.
+/// The memory of packs that were looked at.
 pub(crate) struct Repacking {
     seen: tokio::sync::Mutex<Seen>,
     /// When it was done last.

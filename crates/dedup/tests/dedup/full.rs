@@ -1,4 +1,4 @@
-//! What the store does not do now it does later: blobs stay intact until then, and nothing of an attempt is left.
+//! A store that does not do something now does it later: blobs stay intact until then, and nothing of an attempt is left.
 
 use std::path::Path;
 use std::process::Command;

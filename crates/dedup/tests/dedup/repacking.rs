@@ -48,7 +48,7 @@ async fn room_comes_back_when_most_of_a_pack_is_needed_no_more() {
     assert_eq!(world.read(&second).await, few);
     assert_eq!(world.read(&third).await, others);
     assert_eq!(world.deduplicator.repack_once().await.unwrap(), None);
-    // What is in the new pack is used, and goes with the last that needs it.
+    // Chunks of the new pack are used, and it goes with the last that needs it.
     let again = world.take_apart(&of_files([0, 1, 5])).await;
     let packs = world.store.recipe(&again).await.unwrap().unwrap().packs;
     assert_eq!(packs, world.store.recipe(&second).await.unwrap().unwrap().packs);
@@ -102,7 +102,7 @@ async fn a_pack_is_looked_at_again_only_when_a_recipe_has_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_reads_meanwhile_gets_the_right_bytes() {
+async fn a_reader_meanwhile_gets_the_right_bytes() {
     // Nothing that was read once stays in memory.
     let world = World::with(|settings| (settings.frames, settings.restored) = (1, 1)).await;
     let few = of_files(0..4);
