@@ -106,17 +106,19 @@ impl Deduplicator {
     /// If the database fails.
     pub async fn drop_leftovers(&self) -> Result<u64, StoreError> {
         let (mut dropped, mut after) = (0, None);
-        while !self.settings.keep_intact {
+        if self.settings.keep_intact {
+            return Ok(0);
+        }
+        loop {
             let page = self.store.intact_and_taken_apart(STEP, after.as_ref()).await?;
             for digest in &page.items {
                 dropped += u64::from(self.store.drop_intact(digest).await?);
             }
             after = page.items.into_iter().next_back();
             if !page.next {
-                break;
+                return Ok(dropped);
             }
         }
-        Ok(dropped)
     }
 
     /// Looks at some packs, and puts those together anew of which less than half is needed; none if there were none. What is needed of several
