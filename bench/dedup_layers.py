@@ -2,7 +2,7 @@
 
     dedup_layers.py DIRECTORY COMPRESS
 
-Writes the tar of each layer to DIRECTORY and has `COMPRESS ENCODER LEVEL INPUT OUTPUT` make NAME.gz of it. What is there stays. DIRECTORY/layers
+Writes the tar of each layer to DIRECTORY and has `COMPRESS ENCODER LEVEL INPUT OUTPUT` make NAME.gz of it. Files that are there stay. DIRECTORY/layers
 has a line for each layer of each version: series, version, file, and whether it is one that was only made again.
 
 An image is a Debian, what apt installed in it, and for some series what pip installed. Debian is there in four states: its releases 12 and 13, each as it was

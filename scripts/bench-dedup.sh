@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What keeping each file once saves over series of images with several versions. It builds layers of packages of Debian and PyPI
+# Measures the room that keeping each file once saves over series of images with several versions. It builds layers of packages of Debian and PyPI
 # (bench/dedup_layers.py), puts them into a store of their own, and prints what that takes: by whole layers, by files, by pieces of their contents. If
 # restic is installed, it backs up the same layers unpacked, which is a limit of what pieces of contents give.
 #

@@ -193,7 +193,7 @@ fn speed(plain: u64, time: Duration) -> String {
     )
 }
 
-/// What processors have spent on this process.
+/// The time that processors have spent on this process.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(

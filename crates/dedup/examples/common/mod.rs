@@ -86,7 +86,7 @@ impl World {
         self.blob(&digest).await
     }
 
-    /// What the store says of a blob now.
+    /// A blob, as the store has it now.
     pub(crate) async fn blob(&self, digest: &Digest) -> Result<Blob, Failure> {
         let blob = self.store.peek_blob(&"team/app".parse()?, digest).await?;
         Ok(blob.ok_or("the blob is absent")?)

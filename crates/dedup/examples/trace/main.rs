@@ -61,7 +61,7 @@ async fn main() -> Result<(), Failure> {
     let world = World::new(&Settings::default()).await?;
     let mut intact = Vec::new();
     for number in 0..layers {
-        intact.push(world.push_bytes(workload::layer(number).into()).await?);
+        intact.push(world.push_bytes(workload::layer(number)?.into()).await?);
     }
     let sizes: Vec<u64> = intact.iter().map(|blob| blob.size).collect();
     let bytes: u64 = sizes.iter().sum();

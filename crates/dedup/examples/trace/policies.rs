@@ -29,7 +29,7 @@ pub(crate) trait Simulated {
     fn insert(&mut self, key: usize, size: u64);
 }
 
-/// The part of requests of layers that find theirs. What is restored is there at once.
+/// The part of requests of layers that find theirs. A restored layer is there at once.
 pub(crate) fn play(events: &[Event], sizes: &[u64], cache: &mut dyn Simulated, coming: Coming) -> f64 {
     let (mut hits, mut all) = (0_u32, 0_u32);
     let mut pulled = HashSet::new();
@@ -122,7 +122,7 @@ impl List {
     }
 }
 
-/// What was used longest ago goes first.
+/// The layer that was used longest ago goes first.
 pub(crate) struct Lru {
     room: u64,
     list: List,

@@ -1,4 +1,4 @@
-//! Requests of clients: a trace as DupHunter (TOS 2024) says of the registries of IBM Cloud, and layers to ask for.
+//! Requests of many clients, with the habits that DupHunter (TOS 2024) reports of the registries of IBM Cloud, and layers to ask for.
 //!
 //! Few images get most pulls (Zipf). A client asks for a manifest, and some time later for those of its layers that it lacks, three at a time; most
 //! layers go to a client once (97 % of those in Sydney). In London 80 % of these times are longer than a second, in Sydney 60 % longer than five. Layers there have
@@ -10,6 +10,8 @@ use std::time::Duration;
 use xebec_deflate::encoders::go::Go;
 use xebec_deflate::encoders::{Encoder as _, Output};
 use xebec_testkit::corpus::Numbers;
+
+use crate::common::Failure;
 
 /// By this much layers are smaller than those of the paper, and times shorter.
 pub(crate) const SCALE: f64 = 40.0;
@@ -53,12 +55,7 @@ pub(crate) fn images(numbers: &mut Numbers) -> (Vec<Vec<usize>>, usize) {
 }
 
 /// So many requests, evenly spread over so long, in the order of their times.
-pub(crate) fn requests(
-    images: &[Vec<usize>],
-    count: usize,
-    span: Duration,
-    numbers: &mut Numbers,
-) -> Vec<Event> {
+pub(crate) fn requests(images: &[Vec<usize>], count: usize, span: Duration, numbers: &mut Numbers) -> Vec<Event> {
     let mut has: Vec<HashSet<usize>> = vec![HashSet::new(); CLIENTS];
     let mut pulls = Vec::new();
     let mut all = 0;
@@ -113,7 +110,7 @@ fn size(numbers: &mut Numbers) -> usize {
 }
 
 /// A layer by Go's encoder at level 6, as Docker writes it: a third of its files are in other layers, too.
-pub(crate) fn layer(number: usize) -> Vec<u8> {
+pub(crate) fn layer(number: usize) -> Result<Vec<u8>, Failure> {
     let mut numbers = Numbers(number as u64 + 77);
     let (mut left, mut file) = (size(&mut numbers), 0);
     let mut tar = tar::Builder::new(Vec::new());
@@ -127,16 +124,15 @@ pub(crate) fn layer(number: usize) -> Vec<u8> {
         header.set_size(contents.len() as u64);
         header.set_mode(0o644);
         let name = format!("usr/lib/{number}/file-{file}.txt");
-        tar.append_data(&mut header, name, contents.as_slice())
-            .expect("memory takes it");
+        tar.append_data(&mut header, name, contents.as_slice())?;
         left -= contents.len();
         file += 1;
     }
-    gzip(&tar.into_inner().expect("memory takes it"))
+    gzip(&tar.into_inner()?)
 }
 
-fn gzip(plain: &[u8]) -> Vec<u8> {
-    let mut encoder = Go::new(6).expect("there is such a level");
+fn gzip(plain: &[u8]) -> Result<Vec<u8>, Failure> {
+    let mut encoder = Go::new(6).ok_or("there is no such level")?;
     let mut output = Output::default();
     encoder.write(plain, &mut output);
     encoder.finish(&mut output);
@@ -147,7 +143,7 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
     stream.extend(output.bits.take());
     stream.extend(sum.sum().to_le_bytes());
     stream.extend((plain.len() as u32).to_le_bytes());
-    stream
+    Ok(stream)
 }
 
 /// Words and numbers that compress by somewhat more than half.
