@@ -1,11 +1,11 @@
 //! Which restored blobs stay on the disk: S3-FIFO ("FIFO queues are all you need for cache eviction", SOSP 2023), by bytes instead of by number, and with
 //! a queue before its two.
 //!
-//! What is restored before somebody asks waits in the first queue until it is asked for, and only goes for others of its kind, once they have half
-//! of the room: a client takes a second or ten from the manifest to the layers. What was asked for goes into a small queue. What was asked for
-//! again by the time it reaches the end of that moves to the main queue, where each use buys one
-//! more round; all else goes, and is remembered for a while: if it comes back soon, it goes to the main queue at once. Blobs that are pulled once,
-//! which are most, so pass through a tenth of the room and push out nothing that is pulled again and again.
+//! A blob that is restored before somebody asks waits in the first queue until a client asks for it, and only goes for others of its kind, once these
+//! have half of the room: a client takes a second or ten from the manifest to the layers. Then the blob goes into a small queue. If it is asked for
+//! again by the time it reaches the end of that, it moves to the main queue, where each use buys one more round; else it goes, and is remembered
+//! for a while: if it comes back soon, it goes to the main queue at once. Blobs that are pulled once, which are most, so pass through a tenth of the
+//! room and push out nothing that is pulled again and again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
