@@ -35,9 +35,10 @@ use crate::settings::Settings;
 const PIECE: u64 = 4096;
 /// Blobs that wait to be restored before somebody asks, at most.
 const MOST_EXPECTED: usize = 256;
-/// While requests have blobs restored, the next unit of one that nobody has asked for waits so long, so often.
+/// While requests have blobs restored, the next unit of one that nobody has asked for waits so long, so often. No longer: a request may last as long
+/// as its client is slow, and a blob that comes too late is restored by one more request, before which the next one waits again.
 const GIVE_WAY: Duration = Duration::from_millis(10);
-const MOST_WAITS: usize = 100;
+const MOST_WAITS: usize = 3;
 /// A recipe whose packs were put together anew while it was used is looked up so often.
 const MOST_REPLACED: usize = 3;
 
