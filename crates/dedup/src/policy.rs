@@ -141,11 +141,7 @@ impl<K: Clone + Eq + Hash> Policy<K> {
         self.entries.insert(key, Entry { size, uses: 0, place });
         let mut gone = Vec::new();
         while self.bytes() > self.room {
-            let next = match self.small_bytes > self.room / SMALL || self.main.is_empty() {
-                true => self.take_from_small(),
-                false => self.take_from_main(),
-            };
-            gone.extend(next);
+            gone.extend(self.let_go());
         }
         gone
     }
@@ -157,9 +153,27 @@ impl<K: Clone + Eq + Hash> Policy<K> {
         }
     }
 
-    /// Takes the first one of the small queue out of it: to the main queue if it was used.
-    fn take_from_small(&mut self) -> Option<K> {
-        let key = self.small.pop_front()?;
+    fn queue(&mut self, place: Place) -> &mut Queue<K> {
+        match place {
+            Place::Expected => &mut self.expected,
+            Place::Small => &mut self.small,
+            Place::Main => &mut self.main,
+        }
+    }
+
+    /// Takes the first one out of the queue that has too much. It goes, or is put where it stays longer.
+    fn let_go(&mut self) -> Option<K> {
+        let has_small = !self.small.keys.is_empty();
+        let place = if self.expected.bytes > self.room / 2 {
+            Place::Expected
+        } else if has_small && (self.small.bytes > self.room / SMALL || self.main.keys.is_empty()) {
+            Place::Small
+        } else if !self.main.keys.is_empty() {
+            Place::Main
+        } else {
+            Place::Expected
+        };
+        let key = self.queue(place).keys.pop_front()?;
         let entry = self.entries.get_mut(&key)?;
         let size = entry.size;
         match place {
@@ -178,18 +192,8 @@ impl<K: Clone + Eq + Hash> Policy<K> {
         }
         self.queue(place).bytes -= size;
         self.entries.remove(&key);
-        self.remember(key.clone());
-        Some(key)
-    }
-
-    /// Takes the first one of the main queue that was not used since it went round.
-    fn take_from_main(&mut self) -> Option<K> {
-        let key = self.main.pop_front()?;
-        let entry = self.entries.get_mut(&key)?;
-        if entry.uses > 0 {
-            entry.uses -= 1;
-            self.main.push_back(key);
-            return None;
+        if place != Place::Main {
+            self.remember(key.clone());
         }
         Some(key)
     }

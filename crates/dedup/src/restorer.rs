@@ -252,26 +252,14 @@ fn stream_of(
     store: Store,
     opened: Arc<Opened>,
     range: Range<u64>,
-) -> impl futures_util::Stream<Item = std::io::Result<Bytes>> + Send + 'static {
-    let numbers = units::within(&opened.units, &range);
-    let busy = Busy::new(&inner.busy);
-    stream::iter(numbers)
-        .map(move |number| {
-            let _ = &busy;
-            let (inner, store, opened) = (inner.clone(), store.clone(), opened.clone());
-            let range = range.clone();
-            async move {
-                let bytes = inner
-                    .sent(&store, &opened, number)
-                    .await
-                    .map_err(io::Error::from)?;
-                let unit = &opened.units[number];
-                let from = range.start.saturating_sub(unit.bytes.start) as usize;
-                let to = (range.end.min(unit.bytes.end) - unit.bytes.start) as usize;
-                Ok::<_, io::Error>(bytes.slice(from..to))
-            }
-        })
-        .buffered(AHEAD)
+) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let (room, busy) = (inner.sending.clone(), Busy::new(&inner.busy));
+    let units = opened.units.clone();
+    let make = move |number| {
+        let (inner, store, opened) = (inner.clone(), store.clone(), opened.clone());
+        async move { inner.unit(&store, &opened, number, &inner.unit_hits).await }
+    };
+    sending::send(room, units, range, make, busy)
 }
 
 impl Inner {

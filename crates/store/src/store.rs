@@ -11,7 +11,6 @@ use xebec_kernel::clock::milliseconds_since_1970;
 
 use crate::config::StoreConfig;
 use crate::database::{Database, DatabaseError, Transaction};
-use crate::digest::Hasher;
 use crate::error::{Result, StoreError};
 use crate::model::{Blob, Garbage};
 use crate::pulls::Pulls;
@@ -20,8 +19,7 @@ use crate::records::garbage;
 use crate::sessions::Sessions;
 use crate::upload_counts::UploadCounts;
 use crate::watched::{Check, Lately, Remembered, Sums, Transactions, Waiting};
-use xebec_objects::Hasher;
-use xebec_objects::{BlobReader, Objects};
+use xebec_objects::{BlobReader, Hasher, Objects};
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]

@@ -55,7 +55,12 @@ pub(crate) fn images(numbers: &mut Numbers) -> (Vec<Vec<usize>>, usize) {
 }
 
 /// So many requests, evenly spread over so long, in the order of their times.
-pub(crate) fn requests(images: &[Vec<usize>], count: usize, span: Duration, numbers: &mut Numbers) -> Vec<Event> {
+pub(crate) fn requests(
+    images: &[Vec<usize>],
+    count: usize,
+    span: Duration,
+    numbers: &mut Numbers,
+) -> Vec<Event> {
     let mut has: Vec<HashSet<usize>> = vec![HashSet::new(); CLIENTS];
     let mut pulls = Vec::new();
     let mut all = 0;

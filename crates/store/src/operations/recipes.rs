@@ -261,10 +261,8 @@ fn replace(
     if !is_as_seen || users.is_empty() {
         return Ok(None);
     }
-    // Before the new ones are recorded, which get only chunks that are in no other pack.
-    for key in old {
-        packs::condemn(tx, *key)?;
-    }
+    // First, so that their chunks are looked for in the new ones.
+    recipes::leave(tx, old)?;
     let keys = record_packs(tx, new)?;
     recipes::move_to(tx, users, &keys)?;
     Ok(Some(keys))

@@ -280,19 +280,21 @@ pub(crate) fn of_packs(
     Ok(users)
 }
 
-/// Recipes need other packs from now on in place of these.
+/// No recipe needs these packs any more, and they are condemned.
+pub(crate) fn leave(tx: &mut dyn Transaction, old: &[PackKey]) -> Result<(), DatabaseError> {
+    old.iter().try_for_each(|key| {
+        tx.execute("DELETE FROM recipe_packs WHERE pack = $1", &[(*key).into()])?;
+        packs::condemn(tx, *key)
+    })
+}
+
+/// These recipes need these packs from now on.
 pub(crate) fn move_to(
     tx: &mut dyn Transaction,
     users: &BTreeMap<Digest, String>,
     new: &[PackKey],
 ) -> Result<(), DatabaseError> {
-    for key in old {
-        tx.execute("DELETE FROM recipe_packs WHERE pack = $1", &[(*key).into()])?;
-    }
-    for user in users.keys() {
-        for key in new {
-            need(tx, user, *key)?;
-        }
-    }
-    Ok(())
+    users
+        .keys()
+        .try_for_each(|user| new.iter().try_for_each(|key| need(tx, user, *key)))
 }
