@@ -133,7 +133,7 @@ async fn push_image(store: &Store, seed: u64) {
     let name = repository();
     loop {
         for bytes in layers(seed) {
-            match push_layer(&store, &name, &bytes).await {
+            match push_layer(store, &name, &bytes).await {
                 // The machine was busy for longer than an upload may rest.
                 Ok(()) | Err(StoreError::UnknownUpload { .. }) => {}
                 Err(error) => panic!("{error}"),

@@ -95,7 +95,8 @@ async fn many_who_read_one_blob_have_it_restored_once() {
     }
     let units = world.restorer.figures().units;
     assert!(units.missed <= 1 + plain.len() as u64 / (2 << 20), "{units:?}");
-    assert_eq!(units.hit + units.waited, 15 * units.missed, "{units:?}");
+    // What is made ahead of a reader is asked for, too.
+    assert!(units.hit + units.waited >= 15 * units.missed, "{units:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
