@@ -293,7 +293,7 @@ pub(crate) struct Import {
 Without SOURCE, each [[mirror]] of the configuration is made once. Names without a star need no list of repositories, which many registries \
 do not give. What is here is not fetched again; what cannot be had is named and skipped, and then the exit code is 1.")]
 pub(crate) struct Mirror {
-    /// The registry, as host[:port], and perhaps a prefix of names.
+    /// The registry: its host, with a port if it has one, and perhaps a prefix of names.
     #[arg(value_name = "SOURCE[/PREFIX]")]
     pub(crate) source: Option<String>,
     #[command(flatten)]

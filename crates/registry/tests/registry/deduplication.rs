@@ -144,8 +144,8 @@ fn text(seed: u64, length: usize) -> Vec<u8> {
 pub(crate) fn layer(own: u64, length: usize, compression: Compression) -> Vec<u8> {
     let mut tar = TarBuilder::new();
     for number in 0..3 {
-        tar.file(&format!("own-{number}"), text(own * 10 + number, length / 6));
-        tar.file(&format!("{FILES}-{number}"), text(1000 + number, length / 6));
+        tar.file(format!("own-{number}"), text(own * 10 + number, length / 6));
+        tar.file(format!("{FILES}-{number}"), text(1000 + number, length / 6));
     }
     compression.encode(&tar.into_bytes()).unwrap()
 }
