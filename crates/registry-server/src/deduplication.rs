@@ -112,7 +112,8 @@ pub async fn open(config: &StoreConfig, settings: &DeduplicationSettings) -> Res
     Ok(store)
 }
 
-/// The same for the program that serves, with a restorer that works ahead. Only one process may do that in a root directory.
+/// The same for the program that serves, with a restorer that works ahead if anything is taken apart or was. Only one process may do that in a root
+/// directory.
 ///
 /// # Errors
 /// As of [`Store::open`], or if the directory for what is restored ahead cannot be used.
@@ -121,8 +122,11 @@ pub async fn open_to_serve(
     settings: &DeduplicationSettings,
 ) -> Result<(Store, Restorer), StoreError> {
     let store = Store::open(config).await?;
+    // A registry that never took anything apart does nothing more at a pull than before.
+    let is_used = settings.enabled || !store.packs(1, None).await?.items.is_empty();
     let restorer = match settings.ahead.0 {
         0 => Restorer::new(&settings.settings()),
+        _ if !is_used => Restorer::new(&settings.settings()),
         room => {
             let directory = config.root.join("restored");
             let restorer = Restorer::with_files(&settings.settings(), &directory, room);

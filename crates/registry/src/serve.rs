@@ -69,9 +69,10 @@ async fn run(config: Config) -> anyhow::Result<()> {
         registry.listeners.push(background.clone());
         tokio::spawn(background.run());
     }
-    registry
-        .listeners
-        .push(deduplication::Ahead::new(store.clone(), restorer));
+    if restorer.works_ahead() {
+        let ahead = deduplication::Ahead::new(store.clone(), restorer.clone());
+        registry.listeners.push(ahead);
+    }
     let registry = Arc::new(registry);
     let (reports, drain) = (registry.reports.clone(), config.server.drain);
     let mirrors = mirror::configured(&config, &store)?;
