@@ -12,6 +12,7 @@ where nothing keeps the layers of the build before: the same files, and other ti
 
 import compileall
 import hashlib
+import glob
 import io
 import os
 import subprocess
@@ -20,8 +21,24 @@ import tarfile
 import tempfile
 import zipfile
 
-MIRROR = os.environ.get("XEBEC_DEBIAN_MIRROR", "http://deb.debian.org/debian")
-SECURITY = os.environ.get("XEBEC_DEBIAN_SECURITY_MIRROR", "http://deb.debian.org/debian-security")
+
+
+def mirror(path, variable):
+    """Where Debian is to be had: as the environment says, or from where this host itself has its packages."""
+    said = os.environ.get(variable)
+    if said:
+        return said
+    for name in ["/etc/apt/sources.list", *sorted(glob.glob("/etc/apt/sources.list.d/*"))]:
+        if os.path.isfile(name):
+            with open(name) as sources:
+                for word in sources.read().split():
+                    if "://" in word and word.rstrip("/").endswith(path):
+                        return word
+    sys.exit(f"this host's apt has no source of {path}: name one by {variable}")
+
+
+MIRROR = mirror("/debian", "XEBEC_DEBIAN_MIRROR")
+SECURITY = mirror("/debian-security", "XEBEC_DEBIAN_SECURITY_MIRROR")
 # A state: a release, and the suites that are in it.
 STATES = {
     "12": ("bookworm", False),
