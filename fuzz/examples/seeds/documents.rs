@@ -17,6 +17,10 @@ pub(crate) fn documents() -> Result<(), Failure> {
             "[::1]:5000/name",
         ],
     )?;
+    put_texts(
+        "copies",
+        &["intact@main files@cold\nchunks@a,b,c(2+1)\nintact@a,b,main(1+2) chunks@b,a(1+1)"],
+    )?;
     let descriptor = json!({"mediaType": "application/vnd.oci.image.layer.v1.tar+gzip", "digest": LAYER, "size": 3,
         "annotations": {"a": "b"}, "urls": ["https://example.com/"], "data": "YWJj"});
     let config = json!({"mediaType": "application/vnd.oci.image.config.v1+json", "digest": INDEX, "size": 2});

@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["xebec-bitstream", "xebec-deflate", "xebec-zstd-frames"],
     ),
     ("xebec-recipe", &[]),
+    ("xebec-placement", &[]),
     ("xebec-volume", &["xebec-kernel"]),
     (
         "xebec-container",
@@ -271,6 +272,7 @@ const FOR_TESTS: &[(&str, &[&str])] = &[
             "xebec-kernel",
             "xebec-network",
             "xebec-oci",
+            "xebec-placement",
             "xebec-policy",
             "xebec-protocol",
             "xebec-recipe",
