@@ -53,6 +53,27 @@ impl Directory {
         })
     }
 
+    /// One that is neither made nor looked for yet.
+    pub(super) fn unopened(top: &Path) -> Self {
+        Self {
+            top: top.to_owned(),
+            folders: Arc::default(),
+        }
+    }
+
+    /// Makes it in the directory that it is in, which has to be there.
+    pub(super) async fn make(&self) -> io::Result<()> {
+        let top = self.top.clone();
+        blocking(move || {
+            if !top.parent().is_some_and(Path::is_dir) {
+                let text = format!("{} is in no directory; make or mount that first", top.display());
+                return Err(io::Error::new(io::ErrorKind::NotADirectory, text));
+            }
+            make_directory(&top)
+        })
+        .await
+    }
+
     /// Makes the folder of an object durable. One that is there already may have been made by a process that was killed before it
     /// could sync its name. Blocks.
     fn make_folder(&self, path: &Path) -> io::Result<()> {

@@ -59,6 +59,31 @@ impl Objects {
         }
     }
 
+    /// The same of a place that need not be there: a directory is neither made nor looked for. `root` has the directory of objects.
+    ///
+    /// # Errors
+    /// If there is no `root` for a directory, or a bucket cannot be named so.
+    pub fn open_lazily(config: &ObjectsConfig, root: Option<&Path>) -> io::Result<Self> {
+        match (config, root) {
+            (ObjectsConfig::Directory, Some(root)) => {
+                Ok(Self::Directory(Directory::unopened(&root.join("objects"))))
+            }
+            (ObjectsConfig::Directory, None) => Err(io::ErrorKind::InvalidInput.into()),
+            (ObjectsConfig::S3 { .. }, _) => Bucket::open(config).map(Self::S3),
+        }
+    }
+
+    /// Makes the directory of objects where it is missing; a bucket has to be there. The directory that it is in has to be there, too.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub async fn make(&self) -> io::Result<()> {
+        match self {
+            Self::Directory(directory) => directory.make().await,
+            Self::S3(_) => Ok(()),
+        }
+    }
+
     /// How many bytes an object has; `None` if it is not there.
     pub async fn size(&self, key: &str) -> io::Result<Option<u64>> {
         match self {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use xebec_objects::ObjectsConfig;
+use xebec_placement::PlaceName;
 
 /// Where things are kept, and for how long.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct StoreConfig {
     pub database: DatabaseConfig,
     /// Where objects are kept.
     pub objects: ObjectsConfig,
+    /// Other places, where replicas of objects are.
+    pub places: Vec<PlaceConfig>,
     /// An upload that nobody continues for so long is given up.
     pub upload_timeout: Duration,
     /// A blob that nothing refers to any more is condemned after this time, and deleted after this time once more. A client that was
@@ -38,6 +41,7 @@ impl StoreConfig {
             root: root.into(),
             database: DatabaseConfig::Embedded,
             objects: ObjectsConfig::Directory,
+            places: Vec::new(),
             upload_timeout: 7 * DAY,
             grace: DAY,
             max_manifest: 4 << 20,
@@ -46,6 +50,17 @@ impl StoreConfig {
             reserve: 0,
         }
     }
+}
+
+/// A place beside the main one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceConfig {
+    /// Its name, by which rules and records know it.
+    pub name: PlaceName,
+    /// The directory that the directory of objects is in, if objects are files there.
+    pub root: Option<PathBuf>,
+    /// Where objects are kept there.
+    pub objects: ObjectsConfig,
 }
 
 /// The metadata database.

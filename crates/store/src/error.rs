@@ -8,6 +8,7 @@ use xebec_kernel::size::for_people;
 use crate::database::DatabaseError;
 use crate::name::{RepositoryName, Tag, UploadId};
 use xebec_objects::Digest;
+use xebec_placement::PlaceName;
 
 /// A result of the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -33,6 +34,14 @@ pub enum StoreError {
         /// The object's key.
         key: String,
         /// Why it was not.
+        source: io::Error,
+    },
+    /// A place with replicas.
+    #[error("the place {place} cannot be used: {source}")]
+    Place {
+        /// Its name in the configuration.
+        place: PlaceName,
+        /// Why it was not, and what to do.
         source: io::Error,
     },
     /// The root directory, or the object store as a whole, when it is opened.

@@ -38,15 +38,17 @@ mod error;
 mod model;
 mod name;
 mod operations;
+mod places;
 mod pulls;
 mod recipes;
 mod records;
+mod replicas;
 mod sessions;
 mod store;
 mod upload_counts;
 mod watched;
 
-pub use self::config::{DatabaseConfig, PostgresTls, Protection, StoreConfig, TlsWanted};
+pub use self::config::{DatabaseConfig, PlaceConfig, PostgresTls, Protection, StoreConfig, TlsWanted};
 pub use self::database::{DatabaseError, database_protection};
 pub use self::error::{AppendError, Result, StoreError};
 pub use self::model::{
@@ -61,6 +63,7 @@ pub use self::recipes::{
     ChunkDigest, DedupTask, Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackRecord, PackReplacement,
     RecipeRecord, Recording, RepositorySpace, Space,
 };
+pub use self::replicas::{Held, Owner, PackStanding, Part, PlaceSpace, Placed, Replica, Standing};
 pub use self::store::{Restore, Store};
 pub use self::watched::{Sums, Transactions, Waiting};
 pub use xebec_objects::{Algorithm, BlobReader, Digest, Hasher, InvalidDigest, ObjectsConfig};

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::name::{RepositoryName, Tag};
 use xebec_objects::Digest;
+use xebec_placement::PlaceName;
 
 /// A blob that is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -276,4 +277,6 @@ pub(crate) struct Garbage {
     pub(crate) progress: Option<Vec<u8>>,
     /// Since when it is garbage. It stays until then, if that is later than now.
     pub(crate) since: u64,
+    /// On which place it is.
+    pub(crate) place: PlaceName,
 }

@@ -7,6 +7,7 @@ use std::fmt;
 
 use crate::model::Blob;
 use xebec_objects::Digest;
+use xebec_placement::Form;
 
 /// The SHA-256 of a chunk's plain bytes.
 pub type ChunkDigest = [u8; 32];
@@ -71,6 +72,8 @@ pub struct NewRecipe {
     pub packs: Vec<NewPack>,
     /// The packs that were here already, and that it needs, too.
     pub uses: Vec<PackKey>,
+    /// How it was cut; none if nobody may ask.
+    pub form: Option<Form>,
 }
 
 /// The outcome of recording a recipe. Unless it was recorded nothing has changed, and the drafts are still their writer's.

@@ -13,13 +13,16 @@ use crate::config::StoreConfig;
 use crate::database::{Database, DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::model::{Blob, Garbage};
+use crate::places::Places;
 use crate::pulls::Pulls;
 use crate::recipes::Space;
 use crate::records::garbage;
+use crate::records::intact::main_key;
 use crate::sessions::Sessions;
 use crate::upload_counts::UploadCounts;
 use crate::watched::{Check, Lately, Remembered, Sums, Transactions, Waiting};
 use xebec_objects::{BlobReader, Hasher, Objects};
+use xebec_placement::PlaceName;
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -67,7 +70,10 @@ pub trait Restore: Send + Sync {
 pub(crate) struct Inner {
     pub(crate) config: StoreConfig,
     pub(crate) database: Database,
+    /// The main place: all that comes is written there first.
     pub(crate) objects: Objects,
+    /// The others.
+    pub(crate) places: Places,
     pub(crate) sessions: Sessions,
     pub(crate) upload_counts: UploadCounts,
     pub(crate) pulls: Pulls,
@@ -101,6 +107,8 @@ impl Store {
         make_root(&config.root).map_err(opened(root.clone()))?;
         let objects = Objects::open(&config.objects, &config.root)
             .map_err(opened(format!("the objects ({:?}, root {root})", config.objects)))?;
+        let places = Places::open(&config.places)
+            .map_err(|(place, source)| opened(format!("the place {place}"))(source))?;
         let database =
             Database::open(&config.database, &config.root).map_err(|source| StoreError::Database {
                 doing: "bring the schema up to date",
@@ -111,6 +119,7 @@ impl Store {
                 config,
                 database,
                 objects,
+                places,
                 sessions: Sessions::default(),
                 upload_counts: UploadCounts::default(),
                 pulls: Pulls::default(),
@@ -165,6 +174,7 @@ impl Store {
             object,
             progress,
             since,
+            place,
             ..
         } = garbage;
         // Clients may be reading it elsewhere until then.
@@ -172,8 +182,15 @@ impl Store {
             return Ok(false);
         }
         // Before it is deleted: what comes from now on comes before the next time.
-        let is_last = !self.inner.objects.writes_late() || since.saturating_add(self.grace()) < now();
-        let deleted = self.inner.objects.delete(&object, progress.as_deref()).await;
+        let objects = self
+            .objects_of(&place)
+            .await
+            .map_err(|source| StoreError::Place {
+                place: place.clone(),
+                source,
+            })?;
+        let is_last = !objects.writes_late() || since.saturating_add(self.grace()) < now();
+        let deleted = objects.delete(&object, progress.as_deref()).await;
         deleted.map_err(|source| StoreError::Object {
             doing: "delete what no blob has",
             key: object.clone(),
@@ -194,6 +211,19 @@ impl Store {
                 tracing::warn!("{error}; the next collection tries again");
             }
         });
+    }
+
+    /// The same of an object that is garbage since then, if it was on the main place.
+    pub(crate) fn sweep_main_soon(&self, name: &str, size: u64, since: u64) {
+        if let Some(key) = main_key(name) {
+            self.sweep_soon(Garbage {
+                object: key.to_owned(),
+                size,
+                progress: None,
+                since,
+                place: PlaceName::main(),
+            });
+        }
     }
 
     /// The milliseconds of grace.

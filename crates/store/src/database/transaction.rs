@@ -2,6 +2,7 @@
 
 use crate::name::{RepositoryName, Tag, UploadId};
 use xebec_objects::Digest;
+use xebec_placement::PlaceName;
 
 /// Why the metadata database did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +80,12 @@ impl From<Vec<u8>> for Value {
 impl From<&Digest> for Value {
     fn from(digest: &Digest) -> Self {
         Self::Text(digest.to_string())
+    }
+}
+
+impl From<&PlaceName> for Value {
+    fn from(place: &PlaceName) -> Self {
+        Self::Text(place.to_string())
     }
 }
 

@@ -8,12 +8,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use futures_util::StreamExt as _;
+use tokio::io::AsyncWriteExt as _;
 use xebec_kernel::file::sync_directory;
 
-use crate::database::{Database, Sqlite};
+use crate::database::{Database, Sqlite, Transaction};
 use crate::error::{Result, StoreError};
+use crate::records::intact::{key_elsewhere, main_key};
 use crate::records::objects::{self, Kind, Object};
-use crate::records::uploads;
+use crate::records::{replicas, uploads};
 use crate::store::Store;
 use xebec_objects::{Directory, make_directory};
 
@@ -74,7 +77,7 @@ impl Store {
         .await?;
         let to = directory.clone();
         let copied = blocking(move || copy_records(&database, &to)).await?;
-        let backed_up = copy_objects(&copied, objects, &directory, report).await;
+        let backed_up = self.copy_objects(&copied, objects, &directory, report).await;
         drop(lock);
         let backed_up = backed_up?;
         // The records come last: a directory with them is a whole backup.
@@ -89,6 +92,114 @@ impl Store {
         })
         .await?;
         Ok(backed_up)
+    }
+
+    async fn copy_objects(
+        &self,
+        records: &Database,
+        from: Directory,
+        directory: &Path,
+        mut report: impl FnMut(&BackedUp) + Send,
+    ) -> Result<BackedUp> {
+        let database = |source| StoreError::Database {
+            doing: "read the copy of the records",
+            source,
+        };
+        let forget = |tx: &mut dyn Transaction| {
+            uploads::forget_all(tx)?;
+            replicas::forget_all(tx)
+        };
+        records.write(forget).await.map_err(database)?;
+        let target = Directory::open(&directory.join(OBJECTS)).map_err(failed("make", directory))?;
+        let mut backed_up = BackedUp::default();
+        for kind in [Kind::Pack, Kind::Recipe, Kind::Blob] {
+            let mut after = None;
+            loop {
+                let start: Option<String> = after.take();
+                let listed = records.read(move |tx| objects::list(tx, kind, STEP, start.as_deref()));
+                let listed = listed.await.map_err(database)?;
+                let is_last = listed.len() < STEP;
+                after = listed.last().map(|object| object.key.clone());
+                let (listed, away): (Vec<Object>, Vec<Object>) = listed
+                    .into_iter()
+                    .partition(|object| main_key(&object.key).is_some());
+                for object in &away {
+                    let is_copied = self.copy_away(records, object, &target, &mut backed_up).await?;
+                    *(backed_up.of(kind)) += u64::from(is_copied);
+                }
+                let (objects, target) = (from.clone(), target.clone());
+                backed_up = blocking(move || {
+                    let mut backed_up = backed_up;
+                    for object in &listed {
+                        if copy_object(object, &objects, &target, &mut backed_up)? {
+                            *(backed_up.of(kind)) += 1;
+                        }
+                    }
+                    Ok(backed_up)
+                })
+                .await?;
+                report(&backed_up);
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(backed_up)
+    }
+
+    /// Copies an object that is on other places only to the backup, where it gets a key; whether it is there now.
+    async fn copy_away(
+        &self,
+        records: &Database,
+        object: &Object,
+        target: &Directory,
+        backed_up: &mut BackedUp,
+    ) -> Result<bool> {
+        let key = key_elsewhere(&object.key).to_owned();
+        let to = target.path(&key).map_err(failed("find", Path::new(&key)))?;
+        if fs::metadata(&to).is_ok_and(|found| found.len() == object.size) {
+            backed_up.kept += 1;
+        } else {
+            match self.write_away(object, &to).await {
+                Ok(()) => backed_up.copied += 1,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    backed_up.missing += 1;
+                    return Ok(false);
+                }
+                Err(error) => return Err(failed("back up", &to)(error)),
+            }
+        }
+        backed_up.bytes += object.size;
+        let name = object.key.clone();
+        let renamed = records
+            .write(move |tx| replicas::rename_in_copy(tx, &name, &key))
+            .await;
+        renamed.map_err(|source| StoreError::Database {
+            doing: "name an object of the backup",
+            source,
+        })?;
+        Ok(true)
+    }
+
+    async fn write_away(&self, object: &Object, to: &Path) -> io::Result<()> {
+        to.parent().map_or(Ok(()), make_directory)?;
+        remove(to)?;
+        let mut pieces = self.read_named(&object.key, 0..object.size).await?;
+        let mut file = tokio::fs::File::from_std(fs::File::create_new(to)?);
+        while let Some(piece) = pieces.next().await {
+            file.write_all(&piece?).await?;
+        }
+        file.sync_all().await?;
+        to.parent().map_or(Ok(()), sync_directory)
+    }
+}
+
+impl BackedUp {
+    fn of(&mut self, kind: Kind) -> &mut u64 {
+        match kind {
+            Kind::Blob => &mut self.blobs,
+            Kind::Pack | Kind::Recipe => &mut self.pieces,
+        }
     }
 }
 
@@ -143,50 +254,6 @@ fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
         doing: "copy the records",
         source,
     })
-}
-
-async fn copy_objects(
-    records: &Database,
-    from: Directory,
-    directory: &Path,
-    mut report: impl FnMut(&BackedUp) + Send,
-) -> Result<BackedUp> {
-    let database = |source| StoreError::Database {
-        doing: "read the copy of the records",
-        source,
-    };
-    records.write(uploads::forget_all).await.map_err(database)?;
-    let target = Directory::open(&directory.join(OBJECTS)).map_err(failed("make", directory))?;
-    let mut backed_up = BackedUp::default();
-    for kind in [Kind::Pack, Kind::Recipe, Kind::Blob] {
-        let mut after = None;
-        loop {
-            let start: Option<String> = after.take();
-            let listed = records.read(move |tx| objects::list(tx, kind, STEP, start.as_deref()));
-            let listed = listed.await.map_err(database)?;
-            let is_last = listed.len() < STEP;
-            after = listed.last().map(|object| object.key.clone());
-            let (objects, target) = (from.clone(), target.clone());
-            backed_up = blocking(move || {
-                let mut backed_up = backed_up;
-                for object in &listed {
-                    if copy_object(object, &objects, &target, &mut backed_up)? {
-                        *(match kind {
-                            Kind::Blob => &mut backed_up.blobs,
-                            Kind::Pack | Kind::Recipe => &mut backed_up.pieces,
-                        }) += 1;
-                    }
-                }
-                Ok(backed_up)
-            })
-            .await?;
-            report(&backed_up);
-            if is_last {
-                break;
-            }
-        }
-    }
-    Ok(backed_up)
 }
 
 /// Whether the object is in the backup now.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::name::RepositoryName;
+use crate::records::intact::main_key;
 use crate::records::{blobs, repositories};
 use crate::store::{Store, now};
 use xebec_objects::BlobReader;
@@ -115,7 +116,7 @@ impl Store {
             };
             return restorer.read(self, blob, range).await;
         };
-        let read = self.inner.objects.read(object, range).await;
+        let read = self.read_named(object, range).await;
         read.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => StoreError::Lost(blob.digest.clone()),
             _ => unreadable(object, source),
@@ -134,7 +135,7 @@ impl Store {
     /// # Errors
     /// If the object store has no valid credentials.
     pub async fn signed_address(&self, blob: &Blob, lasting: Duration) -> Result<Option<String>> {
-        let Some(object) = &blob.object else {
+        let Some(object) = blob.object.as_deref().and_then(main_key) else {
             return Ok(None);
         };
         let signed = self.inner.objects.signed_address(object, lasting).await;

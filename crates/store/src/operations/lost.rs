@@ -12,6 +12,7 @@ use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::recipes::{PackKey, PackRecord, RecipeRecord};
 use crate::records::{blobs, recipes};
+use crate::replicas::Held;
 use crate::store::{Store, now};
 
 /// So many objects are asked for at the same time.
@@ -83,13 +84,12 @@ impl Store {
     }
 
     async fn is_there(&self, object: &str, size: u64) -> Result<bool> {
-        let found = self.inner.objects.size(object).await;
-        let found = found.map_err(|source: io::Error| StoreError::Object {
+        let found = self.is_somewhere(object, size).await;
+        found.map_err(|source: io::Error| StoreError::Object {
             doing: "look for an object of a blob",
             key: object.to_owned(),
             source,
-        })?;
-        Ok(found == Some(size))
+        })
     }
 
     /// Notes that a blob is absent since an object is not there; `false` if that is not so, or not any more.
@@ -111,6 +111,11 @@ impl Store {
     }
 
     async fn note_nothing(&self, blob: &Blob) -> Result<bool> {
+        if let Some(held) = Held::of_blob(blob)
+            && self.recover(&held).await
+        {
+            return Ok(false);
+        }
         let noted = blob.clone();
         let is_current = self
             .write_records("note that an object is gone", move |tx| match noted.object {

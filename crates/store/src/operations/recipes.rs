@@ -11,11 +11,11 @@ use bytes::Bytes;
 
 use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
-use crate::model::Garbage;
 use crate::recipes::{
     Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackReplacement, RecipeRecord, Recording,
 };
 use crate::records::{drafts, packs, recipes};
+use crate::replicas::Held;
 use crate::store::{Store, milliseconds, now};
 use xebec_objects::Digest;
 use xebec_objects::{BlobReader, new_key};
@@ -71,12 +71,7 @@ impl Store {
             .write_records("give up a pack", move |tx| drafts::give_up(tx, &dropped, since))
             .await?;
         if is_dropped {
-            self.sweep_soon(Garbage {
-                object: draft.object.clone(),
-                size: draft.size,
-                progress: None,
-                since,
-            });
+            self.sweep_main_soon(&draft.object, draft.size, since);
         }
         Ok(is_dropped)
     }
@@ -115,10 +110,7 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn drop_intact(&self, digest: &Digest) -> Result<bool> {
-        let lingers = match self.inner.objects.is_read_elsewhere() {
-            true => milliseconds(READ_ELSEWHERE).min(self.grace()),
-            false => 0,
-        };
+        let lingers = self.lingering();
         let (dropped, since) = (digest.clone(), now().saturating_add(lingers));
         let garbage = self
             .write_records("keep a blob by its recipe alone", move |tx| {
@@ -127,14 +119,17 @@ impl Store {
             .await?;
         let is_dropped = garbage.is_some();
         if let Some((object, size)) = garbage.filter(|_| lingers == 0) {
-            self.sweep_soon(Garbage {
-                object,
-                size,
-                progress: None,
-                since,
-            });
+            self.sweep_main_soon(&object, size, since);
         }
         Ok(is_dropped)
+    }
+
+    /// For so many milliseconds clients may be reading an object of the main place that is garbage.
+    pub(super) fn lingering(&self) -> u64 {
+        match self.inner.objects.is_read_elsewhere() {
+            true => milliseconds(READ_ELSEWHERE).min(self.grace()),
+            false => 0,
+        }
     }
 
     /// The recipe of a blob, and the packs that it needs; `None` if it has none.
@@ -147,21 +142,25 @@ impl Store {
             .await
     }
 
-    /// Reads a range of a draft, a pack or a recipe, by the key of its object.
+    /// Reads a range of a draft, a pack or a recipe, by the name of its object, from the best place that has it.
     ///
     /// # Errors
     /// `NotFound` if it is not there: look the recipe up again, since a pack may have been replaced. `UnexpectedEof` if it is shorter, also
     /// while it is read.
     pub async fn read_object(&self, object: &str, range: Range<u64>) -> io::Result<BlobReader> {
-        self.inner.objects.read(object, range).await
+        self.read_named(object, range).await
     }
 
     /// Notes that a recipe's object has wrong bytes, or is gone, or that other bytes than the blob's come out of it. If its blob is intact, it waits to be taken apart anew. If not, it is
-    /// absent until somebody pushes it again. `false` if the blob has another recipe by now, or none.
+    /// absent until somebody pushes it again. `false` if the blob has another recipe by now, or none, or if right bytes are there again from
+    /// another copy.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn note_recipe_damaged(&self, recipe: &RecipeRecord) -> Result<bool> {
+        if self.recover(&Held::of_recipe(recipe)).await {
+            return Ok(false);
+        }
         let noted = recipe.clone();
         let is_current = self
             .write_records("note that a recipe is damaged", move |tx| {
@@ -178,11 +177,17 @@ impl Store {
         Ok(is_current)
     }
 
-    /// The same of a pack, and all blobs whose recipes need it. Nobody uses its chunks from now on. `false` if it is gone.
+    /// The same of a pack, and all blobs whose recipes need it. Nobody uses its chunks from now on. `false` if it is gone, or if right
+    /// bytes are there again from another copy.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn note_pack_damaged(&self, key: PackKey) -> Result<bool> {
+        if let Some(pack) = self.find_packs(&[key]).await?.first()
+            && self.recover(&Held::of_pack(pack)).await
+        {
+            return Ok(false);
+        }
         let is_here = self
             .write_records("note that a pack is damaged", move |tx| {
                 recipes::note_pack_damage(tx, key, now())

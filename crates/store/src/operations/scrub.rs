@@ -6,6 +6,7 @@ use super::verdict::{Pace, Verdict};
 use crate::error::Result;
 use crate::model::Blob;
 use crate::records::{blobs, manifests, recipes};
+use crate::replicas::Held;
 use crate::store::{Store, milliseconds, now};
 use xebec_objects::Digest;
 
@@ -33,6 +34,12 @@ pub struct Scrubbed {
     /// Those of them with wrong bytes or without an object. The blobs that are absent by that are among the damaged ones; others are taken
     /// apart anew.
     pub damaged_pieces: u64,
+    /// Replicas on other places that were read, or should have been.
+    pub replicas: u64,
+    /// Those of them with wrong bytes, or none. They are made again from other copies.
+    pub damaged_replicas: u64,
+    /// Blobs, packs and recipes that had wrong bytes or none on the main place, and have right ones again from another copy.
+    pub mended: u64,
     /// Blobs that are not intact and were restored, with the right digest.
     pub restored: u64,
     /// Blobs that are not intact and that this program cannot restore: only the bytes of their recipes and packs were compared.
@@ -68,7 +75,16 @@ impl Store {
             .saturating_sub(milliseconds(options.not_within))
             .saturating_add(1);
         let mut pace = Pace::new(options.bytes_per_second);
+        // First: what the main place lacks comes from those that are sound.
+        let replicas = self.scrub_replicas(unread_since, &mut pace).await?;
+        (scrubbed.replicas, scrubbed.damaged_replicas) = (replicas.read, replicas.damaged);
+        scrubbed.bytes += replicas.bytes;
+        let unreadable = replicas.unreadable.into_iter();
+        scrubbed.unreadable.extend(
+            unreadable.map(|(replica, why)| (replica.checksum, format!("on {}: {why}", replica.place))),
+        );
         let pieces = self.scrub_pieces(unread_since, &mut pace).await?;
+        scrubbed.mended += pieces.mended;
         scrubbed.pieces = pieces.read;
         scrubbed.damaged_pieces = pieces.damaged;
         scrubbed.bytes += pieces.bytes;
@@ -176,6 +192,18 @@ impl Store {
     }
 
     async fn note_verdict(&self, blob: &Blob, verdict: Verdict, scrubbed: &mut Scrubbed) -> Result<()> {
+        if matches!(verdict, Verdict::Damaged | Verdict::Missing)
+            && let Some(held) = Held::of_blob(blob)
+            && self.recover(&held).await
+        {
+            scrubbed.mended += 1;
+            let digest = blob.digest.clone();
+            return self
+                .write_records("note what a scrub found", move |tx| {
+                    blobs::note_mended(tx, &digest, now())
+                })
+                .await;
+        }
         let is_sound = match verdict {
             Verdict::Sound => true,
             Verdict::Damaged | Verdict::Missing => false,

@@ -17,6 +17,8 @@ pub(super) struct Pieces {
     pub(super) bytes: u64,
     /// Those with wrong bytes or none.
     pub(super) damaged: u64,
+    /// Those that had wrong bytes or none, and have right ones again from another copy.
+    pub(super) mended: u64,
     /// Those that could not be read, by the digest of their bytes, and why.
     pub(super) unreadable: Vec<(Digest, String)>,
 }
@@ -69,9 +71,10 @@ impl Store {
                 .await?;
             }
             // One that was removed while it was read says nothing.
-            Verdict::Damaged | Verdict::Missing => {
-                pieces.damaged += u64::from(self.note_pack_damaged(pack.key).await?);
-            }
+            Verdict::Damaged | Verdict::Missing => match self.note_pack_damaged(pack.key).await? {
+                true => pieces.damaged += 1,
+                false => pieces.mended += u64::from(self.is_sound_pack(pack.key).await?),
+            },
             Verdict::Unreadable(why) => pieces.unreadable.push((pack.checksum.clone(), why)),
         }
         Ok(())
@@ -91,11 +94,34 @@ impl Store {
                 })
                 .await?;
             }
-            Verdict::Damaged | Verdict::Missing => {
-                pieces.damaged += u64::from(self.note_recipe_damaged(recipe).await?);
-            }
+            Verdict::Damaged | Verdict::Missing => match self.note_recipe_damaged(recipe).await? {
+                true => pieces.damaged += 1,
+                false => pieces.mended += u64::from(self.is_sound_recipe(&recipe.blob).await?),
+            },
             Verdict::Unreadable(why) => pieces.unreadable.push((recipe.checksum.clone(), why)),
         }
         Ok(())
+    }
+
+    /// Notes that a pack has right bytes again; `false` if it is gone.
+    async fn is_sound_pack(&self, key: PackKey) -> Result<bool> {
+        self.write_records("note that a pack is sound", move |tx| {
+            recipes::note_pack_sound(tx, key, now())?;
+            Ok(!packs::find(tx, &[key])?.is_empty())
+        })
+        .await
+    }
+
+    /// The same of the recipe that a blob has now.
+    async fn is_sound_recipe(&self, blob: &Digest) -> Result<bool> {
+        let blob = blob.clone();
+        self.write_records("note that a recipe is sound", move |tx| {
+            let Some(recipe) = recipes::find(tx, &blob)? else {
+                return Ok(false);
+            };
+            recipes::note_sound(tx, &recipe, now())?;
+            Ok(true)
+        })
+        .await
     }
 }

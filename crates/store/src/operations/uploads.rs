@@ -19,6 +19,7 @@ use crate::sessions::Held;
 use crate::store::{Store, milliseconds, now};
 use xebec_objects::{Algorithm, Digest, Hasher};
 use xebec_objects::{Finished, Note, Released, Writer, new_key};
+use xebec_placement::PlaceName;
 
 /// So many bytes are written at once. An upload holds three times as many in memory.
 const BATCH: usize = 128 << 10;
@@ -302,12 +303,7 @@ impl Store {
 
     fn sweep_released(&self, released: Vec<Released>, since: u64) {
         for Released { key, size } in released {
-            self.sweep_soon(Garbage {
-                object: key,
-                size,
-                progress: None,
-                since,
-            });
+            self.sweep_main_soon(&key, size, since);
         }
     }
 
@@ -406,12 +402,7 @@ impl Store {
         Ok(recorded.map(|(blob, thrown_away)| {
             self.sweep_released(released, since);
             if let Some(object) = thrown_away {
-                self.sweep_soon(Garbage {
-                    object,
-                    size,
-                    progress: None,
-                    since: now(),
-                });
+                self.sweep_main_soon(&object, size, now());
             }
             blob
         }))
@@ -457,6 +448,7 @@ impl Store {
                     size,
                     progress: record.progress,
                     since,
+                    place: PlaceName::main(),
                 }))
             })
             .await?;

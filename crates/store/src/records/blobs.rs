@@ -3,7 +3,7 @@
 use crate::database::{DatabaseError, Row, Transaction};
 use crate::model::Blob;
 use crate::name::RepositoryName;
-use crate::records::{garbage, intact, recipes, repositories};
+use crate::records::{garbage, intact, recipes, replicas, repositories};
 use xebec_objects::Digest;
 
 /// A blob that a repository has.
@@ -158,7 +158,8 @@ pub(crate) fn drop_link(
         &[repository.into(), digest.into()],
     )?;
     tx.execute(
-        "UPDATE blobs SET changed = $2, unchecked = 1 WHERE digest = $1 AND state = 'present'",
+        "UPDATE blobs SET changed = $2, unchecked = 1, unplaced = unplaced + 1, placing_due = 0
+         WHERE digest = $1 AND state = 'present'",
         &[digest.into(), now.into()],
     )?;
     repositories::look_at(tx, repository)?;
@@ -214,12 +215,12 @@ pub(crate) fn record(
         return Ok((old, Some(new.object.to_owned())));
     }
     tx.execute(
-        "UPDATE blobs SET object = $2, size = $3, damaged = 0, changed = $4,
+        "UPDATE blobs SET object = $2, size = $3, damaged = 0, changed = $4, unplaced = unplaced + 1, placing_due = 0,
          dedup_state = 'waiting', dedup_due = 0, dedup_tries = 0, dedup_problem = '' WHERE digest = $1",
         &[new.digest.into(), new.object.into(), new.size.into(), now.into()],
     )?;
     if let Some(object) = &old.object {
-        garbage::throw_away(tx, object, old.size, None, now)?;
+        replicas::release(tx, object, old.size, now)?;
     }
     recipes::forget(tx, new.digest, now)?;
     Ok((new.to_blob(), old.object))
@@ -236,7 +237,7 @@ pub(crate) fn claim(tx: &mut dyn Transaction, digest: &Digest, now: u64) -> Resu
     };
     let (object, size) = (intact::object(row.text(0)?), row.unsigned(1)?);
     if let Some(object) = object {
-        garbage::throw_away(tx, &object, size, None, now)?;
+        replicas::release(tx, &object, size, now)?;
     }
     recipes::forget(tx, digest, now)
 }
@@ -259,6 +260,16 @@ pub(crate) fn note_scrub(
         ],
     )?;
     Ok(changed > 0)
+}
+
+/// Notes that the object of a blob has right bytes again.
+pub(crate) fn note_mended(tx: &mut dyn Transaction, digest: &Digest, now: u64) -> Result<(), DatabaseError> {
+    let sql = format!(
+        "UPDATE blobs SET scrubbed = $2, damaged = 0 WHERE digest = $1 AND {}",
+        intact::IS_INTACT
+    );
+    tx.execute(&sql, &[digest.into(), now.into()])?;
+    Ok(())
 }
 
 /// Takes the marks of all damaged blobs away, in records whose blobs have all been read since.
@@ -286,11 +297,14 @@ pub(crate) fn list(
 pub(crate) fn any_object(tx: &mut dyn Transaction) -> Result<Option<String>, DatabaseError> {
     let row = tx.first(
         "SELECT object FROM blobs WHERE object < $1 ORDER BY object LIMIT 1",
-        &[intact::NONE.into()],
+        &[intact::AWAY.into()],
     )?;
     let row = match row {
         Some(row) => Some(row),
-        None => tx.first("SELECT object FROM packs WHERE state = 'present' LIMIT 1", &[])?,
+        None => tx.first(
+            "SELECT object FROM packs WHERE state = 'present' AND object < $1 LIMIT 1",
+            &[intact::AWAY.into()],
+        )?,
     };
     row.map(|mut row| row.text(0)).transpose()
 }

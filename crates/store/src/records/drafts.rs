@@ -1,8 +1,10 @@
-//! Objects that are written for packs and recipes. The record is there before the object, as it is of uploads.
+//! Objects that are written for packs, recipes and replicas. The record is there before the object, as it is of uploads.
 
 use crate::database::{DatabaseError, Transaction};
 use crate::recipes::Draft;
 use crate::records::garbage;
+use xebec_objects::Note;
+use xebec_placement::PlaceName;
 
 /// Notes that an object is being written.
 pub(crate) fn begin(tx: &mut dyn Transaction, draft: &Draft, now: u64) -> Result<(), DatabaseError> {
@@ -11,6 +13,49 @@ pub(crate) fn begin(tx: &mut dyn Transaction, draft: &Draft, now: u64) -> Result
         &[draft.object.as_str().into(), draft.size.into(), now.into()],
     )?;
     Ok(())
+}
+
+/// The same of an object on any place.
+pub(crate) fn begin_at(
+    tx: &mut dyn Transaction,
+    place: &PlaceName,
+    draft: &Draft,
+    now: u64,
+) -> Result<(), DatabaseError> {
+    tx.execute(
+        "INSERT INTO drafts (object, size, since, place) VALUES ($1, $2, $3, $4)",
+        &[
+            draft.object.as_str().into(),
+            draft.size.into(),
+            now.into(),
+            place.into(),
+        ],
+    )?;
+    Ok(())
+}
+
+/// Notes how far the writing of a draft is: it has this key and this progress from now on, and what it has no more is garbage of its place.
+/// `false` if it is no draft any more.
+pub(crate) fn note(
+    tx: &mut dyn Transaction,
+    place: &PlaceName,
+    draft: &Draft,
+    note: &Note,
+    now: u64,
+) -> Result<bool, DatabaseError> {
+    let noted = tx.execute(
+        "UPDATE drafts SET object = $2, progress = $3, since = $4 WHERE object = $1",
+        &[
+            draft.object.as_str().into(),
+            note.object.as_str().into(),
+            note.progress.clone().into(),
+            now.into(),
+        ],
+    )?;
+    for released in note.released.iter().filter(|_| noted > 0) {
+        garbage::throw_away_at(tx, place, (&released.key, released.size, None), now)?;
+    }
+    Ok(noted > 0)
 }
 
 /// Whether all of them are still there.
@@ -35,11 +80,16 @@ pub(crate) fn end(tx: &mut dyn Transaction, object: &str) -> Result<bool, Databa
 
 /// The object is garbage from now on; `false` if it is no draft any more.
 pub(crate) fn give_up(tx: &mut dyn Transaction, draft: &Draft, now: u64) -> Result<bool, DatabaseError> {
-    let is_ended = end(tx, &draft.object)?;
-    if is_ended {
-        garbage::throw_away(tx, &draft.object, draft.size, None, now)?;
-    }
-    Ok(is_ended)
+    let row = tx.first(
+        "DELETE FROM drafts WHERE object = $1 RETURNING place, progress",
+        &[draft.object.as_str().into()],
+    )?;
+    let Some(mut row) = row else {
+        return Ok(false);
+    };
+    let (place, progress): (PlaceName, _) = (row.parsed(0)?, row.optional_bytes(1)?);
+    garbage::throw_away_at(tx, &place, (&draft.object, draft.size, progress.as_deref()), now)?;
+    Ok(true)
 }
 
 /// So many drafts that were begun before that time, the oldest first, and when each was begun.

@@ -6,8 +6,9 @@
 use crate::database::{DatabaseError, Transaction};
 use crate::model::Garbage;
 use xebec_objects::Digest;
+use xebec_placement::PlaceName;
 
-/// An object is garbage from now on.
+/// An object of the main place is garbage from now on. What may have replicas goes by [`release`](super::replicas::release).
 pub(crate) fn throw_away(
     tx: &mut dyn Transaction,
     object: &str,
@@ -15,13 +16,24 @@ pub(crate) fn throw_away(
     progress: Option<&[u8]>,
     now: u64,
 ) -> Result<(), DatabaseError> {
+    throw_away_at(tx, &PlaceName::main(), (object, size, progress), now)
+}
+
+/// The same on any place.
+pub(crate) fn throw_away_at(
+    tx: &mut dyn Transaction,
+    place: &PlaceName,
+    (key, size, progress): (&str, u64, Option<&[u8]>),
+    now: u64,
+) -> Result<(), DatabaseError> {
     tx.execute(
-        "INSERT INTO garbage (object, size, progress, since) VALUES ($1, $2, $3, $4)",
+        "INSERT INTO garbage (object, size, progress, since, place) VALUES ($1, $2, $3, $4, $5)",
         &[
-            object.into(),
+            key.into(),
             size.into(),
             progress.map(<[u8]>::to_vec).into(),
             now.into(),
+            place.into(),
         ],
     )?;
     Ok(())
@@ -34,7 +46,7 @@ pub(crate) fn list(
     after: Option<&str>,
 ) -> Result<Vec<Garbage>, DatabaseError> {
     let rows = tx.query(
-        "SELECT object, size, progress, since FROM garbage WHERE object > $1 ORDER BY object LIMIT $2",
+        "SELECT object, size, progress, since, place FROM garbage WHERE object > $1 ORDER BY object LIMIT $2",
         &[after.unwrap_or_default().into(), n.into()],
     )?;
     let garbage = rows.into_iter().map(|mut row| {
@@ -43,6 +55,7 @@ pub(crate) fn list(
             size: row.unsigned(1)?,
             progress: row.optional_bytes(2)?,
             since: row.unsigned(3)?,
+            place: row.parsed(4)?,
         })
     });
     garbage.collect()

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::database::{DatabaseError, Row, Transaction, Value};
 use crate::recipes::{ChunkDigest, NewPack, PackKey, PackRecord};
-use crate::records::{drafts, garbage};
+use crate::records::{drafts, replicas};
 use xebec_objects::Digest;
 
 /// So many chunks or packs are looked up by one statement.
@@ -298,6 +298,6 @@ pub(crate) fn remove(tx: &mut dyn Transaction, key: PackKey, now: u64) -> Result
         return Ok(false);
     };
     let (object, size) = (row.text(0)?, row.unsigned(1)?);
-    garbage::throw_away(tx, &object, size, None, now)?;
+    replicas::release(tx, &object, size, now)?;
     Ok(true)
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::database::{DatabaseError, Row, Transaction};
 use crate::model::Blob;
 use crate::recipes::{NewRecipe, PackKey, RecipeRecord};
-use crate::records::{drafts, garbage, intact, packs};
+use crate::records::{drafts, intact, packs, replicas};
 use xebec_objects::Digest;
+use xebec_placement::Form;
 
 const COLUMNS: &str = "digest, object, size, checksum, plain, damaged";
 
@@ -70,7 +71,7 @@ pub(crate) fn record(
     forget(tx, digest, now)?;
     drafts::end(tx, &new.recipe.object)?;
     tx.execute(
-        "INSERT INTO recipes (digest, object, size, checksum, plain, proven) VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO recipes (digest, object, size, checksum, plain, proven, form) VALUES ($1, $2, $3, $4, $5, $6, $7)",
         &[
             digest.into(),
             new.recipe.object.as_str().into(),
@@ -78,13 +79,14 @@ pub(crate) fn record(
             (&new.checksum).into(),
             new.plain.into(),
             now.into(),
+            new.form.map_or("", Form::as_str).into(),
         ],
     )?;
     for pack in needed {
         need(tx, digest, *pack)?;
     }
     tx.execute(
-        "UPDATE blobs SET dedup_state = 'done', dedup_problem = '' WHERE digest = $1",
+        "UPDATE blobs SET dedup_state = 'done', dedup_problem = '', unplaced = unplaced + 1, placing_due = 0 WHERE digest = $1",
         &[digest.into()],
     )?;
     Ok(())
@@ -115,7 +117,7 @@ pub(crate) fn forget(tx: &mut dyn Transaction, blob: &Digest, now: u64) -> Resul
     )?;
     tx.execute("DELETE FROM recipe_packs WHERE recipe = $1", &[blob.into()])?;
     tx.execute("DELETE FROM recipes WHERE digest = $1", &[blob.into()])?;
-    garbage::throw_away(tx, &object, size, None, now)
+    replicas::release(tx, &object, size, now)
 }
 
 /// The object of a blob's recipe, if the recipe and all its packs are sound as far as the records know.
@@ -148,10 +150,10 @@ pub(crate) fn drop_intact(
     };
     let (object, size) = (row.text(0)?, row.unsigned(1)?);
     tx.execute(
-        "UPDATE blobs SET object = $2, damaged = 0, dedup_state = 'done' WHERE digest = $1",
+        "UPDATE blobs SET object = $2, damaged = 0, dedup_state = 'done', unplaced = unplaced + 1, placing_due = 0 WHERE digest = $1",
         &[blob.into(), intact::column(blob, None).into()],
     )?;
-    garbage::throw_away(tx, &object, size, None, since)?;
+    replicas::release(tx, &object, size, since)?;
     Ok(Some((object, size)))
 }
 

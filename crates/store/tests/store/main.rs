@@ -27,6 +27,7 @@ mod parts;
 mod property;
 mod race;
 mod recipes;
+mod replicas;
 mod room;
 mod scrub;
 mod toy;

@@ -31,6 +31,7 @@ async fn record(store: &Store, blob: &Blob, chunks: Vec<ChunkDigest>) -> Recordi
         plain: blob.size,
         packs: vec![pack],
         uses: Vec::new(),
+        form: None,
     };
     store.record_recipe(&new).await.unwrap()
 }

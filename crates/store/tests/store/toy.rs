@@ -137,6 +137,7 @@ pub(crate) async fn written(store: &Store, blob: &Blob) -> Option<NewRecipe> {
         plain: blob.size,
         packs,
         uses: here.into_iter().flatten().collect(),
+        form: None,
     })
 }
 

@@ -51,7 +51,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["xebec-kernel", "xebec-settings", "xebec-access"],
     ),
     ("xebec-objects", &["xebec-kernel"]),
-    ("xebec-store", &["xebec-kernel", "xebec-objects"]),
+    (
+        "xebec-store",
+        &["xebec-kernel", "xebec-objects", "xebec-placement"],
+    ),
     (
         "xebec-dedup",
         &["xebec-kernel", "xebec-recipe", "xebec-recompress", "xebec-store"],

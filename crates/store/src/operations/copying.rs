@@ -1,0 +1,334 @@
+//! Bytes of an object copied to places, from the first source that has right ones.
+
+use std::io;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use xebec_objects::{Finished, Hasher, Note, Objects, Writer, new_key};
+use xebec_placement::erasure::{Layout, encode_stripe};
+use xebec_placement::{Code, PlaceName};
+
+use super::reading::Source;
+use crate::error::{Result, StoreError};
+use crate::recipes::Draft;
+use crate::records::drafts;
+use crate::replicas::{Held, Part, Replica};
+use crate::store::{Store, now};
+
+/// So many bytes are passed on at once.
+const BATCH: usize = 1 << 20;
+
+/// An object on a place that is being written, and its record.
+pub(super) struct Writing {
+    place: PlaceName,
+    part: Part,
+    draft: Draft,
+    writer: Option<Writer>,
+}
+
+impl Store {
+    /// Writes an object to the main place, as a draft; none if there is nothing to write.
+    pub(super) async fn write_home(&self, held: &Held, sources: &[Source]) -> Result<Option<Draft>> {
+        let parts = [(PlaceName::main(), Part::Whole)];
+        let mut writings = Vec::new();
+        let made = self.write_parts(held, &parts, sources, &mut writings).await;
+        if let Err(error) = made {
+            self.give_up(&writings).await;
+            return Err(error);
+        }
+        Ok(writings.into_iter().next().map(|writing| writing.draft))
+    }
+
+    /// What was begun is garbage.
+    pub(super) async fn give_up(&self, writings: &[Writing]) {
+        for writing in writings {
+            let draft = writing.draft.clone();
+            let given_up = self
+                .write_records("give up a replica", move |tx| drafts::give_up(tx, &draft, now()))
+                .await;
+            if let Err(error) = given_up {
+                tracing::warn!("{error}; a collection removes it later");
+            }
+        }
+    }
+
+    /// Writes these parts from the first source that has right bytes. What is begun and does not come to an end stands in `writings`.
+    pub(super) async fn write_parts(
+        &self,
+        held: &Held,
+        parts: &[(PlaceName, Part)],
+        sources: &[Source],
+        writings: &mut Vec<Writing>,
+    ) -> Result<Vec<Replica>> {
+        let mut failure = None;
+        for source in sources {
+            for (place, part) in parts {
+                writings.push(self.begin_writing(held, place.clone(), *part).await?);
+            }
+            match self.pass_on(held, source, writings).await {
+                Ok(()) => {
+                    let mut made = Vec::new();
+                    for writing in writings {
+                        made.push(self.complete(held, writing).await?);
+                    }
+                    return Ok(made);
+                }
+                Err(PassedOn::NotRead(error)) => {
+                    tracing::warn!("{error}; the next place is asked");
+                    failure = Some(error);
+                    self.give_up(&std::mem::take(writings)).await;
+                }
+                Err(PassedOn::NotWritten(error)) => return Err(error),
+            }
+        }
+        Err(failure.unwrap_or_else(|| {
+            failed(
+                "read an object to copy it",
+                &held.name,
+                io::ErrorKind::NotFound.into(),
+            )
+        }))
+    }
+
+    /// Its record comes first, so that a collection finds it when nobody completes it: after `upload_timeout`.
+    async fn begin_writing(&self, held: &Held, place: PlaceName, part: Part) -> Result<Writing> {
+        let objects = self
+            .objects_of(&place)
+            .await
+            .map_err(|source| at(&place, source))?;
+        let object = new_key().map_err(|source| at(&place, source))?;
+        let size = match part {
+            Part::Whole => held.size,
+            Part::Shard { code, .. } => Layout::new(code, held.size).shard_size(),
+        };
+        let draft = Draft { object, size };
+        let (begun, at_place) = (draft.clone(), place.clone());
+        self.write_records("begin a replica", move |tx| {
+            drafts::begin_at(tx, &at_place, &begun, now())
+        })
+        .await?;
+        let writer = open_writer(objects, &draft.object).await;
+        let writer = Some(writer.map_err(|source| at(&place, source))?);
+        Ok(Writing {
+            place,
+            part,
+            draft,
+            writer,
+        })
+    }
+
+    /// Passes all bytes of an object on to all that are being written, and compares them with its digest.
+    async fn pass_on(&self, held: &Held, source: &Source, writings: &mut [Writing]) -> Result<(), PassedOn> {
+        let not_read = |error| PassedOn::NotRead(failed("read an object to copy it", &held.name, error));
+        let mut pieces = self.read_source(source, 0..held.size).await.map_err(not_read)?;
+        let mut hasher = Hasher::new(held.checksum.algorithm());
+        let mut cutters: Vec<Cutter> = writings
+            .iter()
+            .filter_map(|writing| Cutter::of(writing, held.size))
+            .collect();
+        cutters.dedup_by_key(|cutter| cutter.layout.code());
+        let (mut batch, mut length) = (Vec::new(), 0);
+        while let Some(piece) = pieces.next().await.transpose().map_err(not_read)? {
+            hasher.update(&piece);
+            length += piece.len();
+            batch.push(piece);
+            if length >= BATCH {
+                self.write_batch(&std::mem::take(&mut batch), &mut cutters, writings)
+                    .await?;
+                length = 0;
+            }
+        }
+        self.write_batch(&batch, &mut cutters, writings).await?;
+        let found = hasher.finish();
+        if found == held.checksum {
+            return Ok(());
+        }
+        if let Source::Replica(replica) = source {
+            self.note_replica(replica, false).await?;
+        }
+        let error = format!("its bytes have digest {found}, not {}", held.checksum);
+        Err(not_read(io::Error::new(io::ErrorKind::InvalidData, error)))
+    }
+
+    async fn write_batch(
+        &self,
+        batch: &[Bytes],
+        cutters: &mut [Cutter],
+        writings: &mut [Writing],
+    ) -> Result<()> {
+        let units: Vec<(Code, Vec<Vec<Bytes>>)> = cutters
+            .iter_mut()
+            .map(|cutter| (cutter.layout.code(), cutter.cut(batch)))
+            .collect();
+        for writing in writings {
+            let pieces = match writing.part {
+                Part::Whole => batch.to_vec(),
+                Part::Shard { code, index } => units
+                    .iter()
+                    .find(|(of, _)| *of == code)
+                    .and_then(|(_, shards)| shards.get(usize::from(index)).cloned())
+                    .unwrap_or_default(),
+            };
+            if !pieces.is_empty() {
+                self.write_pieces(writing, pieces).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_pieces(&self, writing: &mut Writing, pieces: Vec<Bytes>) -> Result<()> {
+        let Some(writer) = writing.writer.take() else {
+            return Err(at(&writing.place, io::Error::other("its writer has failed")));
+        };
+        let written = writer.write(pieces).await;
+        let writer = written.map_err(|source| at(&writing.place, source))?;
+        self.note_writing(writing, writer).await
+    }
+
+    /// Notes what the record has to hold before more is written.
+    async fn note_writing(&self, writing: &mut Writing, mut writer: Writer) -> Result<()> {
+        if let Some(note) = writer.unrecorded() {
+            let (place, draft, noted) = (writing.place.clone(), writing.draft.clone(), note.clone());
+            let is_noted = self
+                .write_records("note how far a replica is", move |tx| {
+                    drafts::note(tx, &place, &draft, &noted, now())
+                })
+                .await?;
+            if !is_noted {
+                return Err(at(&writing.place, io::Error::other("it took too long")));
+            }
+            writing.draft.object = note.object;
+        }
+        writing.writer = Some(writer);
+        Ok(())
+    }
+
+    /// The object of a replica is whole and durable; its draft has the key of the replica now.
+    async fn complete(&self, held: &Held, writing: &mut Writing) -> Result<Replica> {
+        let broken = |source| at(&writing.place, source);
+        let writer = writing
+            .writer
+            .take()
+            .ok_or_else(|| broken(io::Error::other("its writer has failed")))?;
+        let settled = writer.settled(true).await.map_err(broken)?;
+        self.note_writing(writing, settled).await?;
+        let broken = |source| at(&writing.place, source);
+        let writer = writing
+            .writer
+            .take()
+            .ok_or_else(|| broken(io::Error::other("its writer has failed")))?;
+        let Finished {
+            object,
+            size,
+            hasher,
+            released,
+        } = writer.complete().await.map_err(broken)?;
+        let note = Note {
+            object: object.clone(),
+            size,
+            progress: None,
+            released,
+        };
+        let (place, draft) = (writing.place.clone(), writing.draft.clone());
+        self.write_records("note that a replica is whole", move |tx| {
+            drafts::note(tx, &place, &draft, &note, now())
+        })
+        .await?;
+        writing.draft.object = object.clone();
+        Ok(Replica {
+            key: object,
+            place: writing.place.clone(),
+            object: held.name.clone(),
+            part: writing.part,
+            size,
+            checksum: hasher.finish(),
+            whole: held.size,
+            is_damaged: false,
+        })
+    }
+}
+
+/// Why an object was not passed on.
+enum PassedOn {
+    /// Another source may do.
+    NotRead(StoreError),
+    /// It would not.
+    NotWritten(StoreError),
+}
+
+impl From<StoreError> for PassedOn {
+    fn from(error: StoreError) -> Self {
+        Self::NotWritten(error)
+    }
+}
+
+async fn open_writer(objects: &Objects, key: &str) -> io::Result<Writer> {
+    match objects.begin(key) {
+        Some(writer) => Ok(writer),
+        None => objects.resume(key, None).await,
+    }
+}
+
+pub(super) fn at(place: &PlaceName, source: io::Error) -> StoreError {
+    StoreError::Place {
+        place: place.clone(),
+        source,
+    }
+}
+
+pub(super) fn wrong_bytes(key: &str) -> io::Error {
+    let text = format!("the object {key} has wrong bytes; `xebec-registry scrub` mends it from another copy");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+pub(super) fn failed(doing: &'static str, key: &str, source: io::Error) -> StoreError {
+    StoreError::Object {
+        doing,
+        key: key.to_owned(),
+        source,
+    }
+}
+
+/// Cuts the bytes of an object into units of a code, as they come.
+struct Cutter {
+    layout: Layout,
+    stripe: u64,
+    waiting: Vec<u8>,
+}
+
+impl Cutter {
+    fn of(writing: &Writing, size: u64) -> Option<Self> {
+        match writing.part {
+            Part::Whole => None,
+            Part::Shard { code, .. } => Some(Self {
+                layout: Layout::new(code, size),
+                stripe: 0,
+                waiting: Vec::new(),
+            }),
+        }
+    }
+
+    /// The next bytes of each shard.
+    fn cut(&mut self, batch: &[Bytes]) -> Vec<Vec<Bytes>> {
+        batch
+            .iter()
+            .for_each(|piece| self.waiting.extend_from_slice(piece));
+        let code = self.layout.code();
+        let mut shards = vec![Vec::new(); usize::from(code.shards())];
+        let mut done = 0_usize;
+        while self.stripe < self.layout.stripes() {
+            let of_object = self.layout.of_object(self.stripe);
+            let length = usize::try_from(of_object.end - of_object.start).unwrap_or(usize::MAX);
+            let Some(stripe) = self.waiting.get(done..done.saturating_add(length)) else {
+                break;
+            };
+            for (shard, unit) in shards.iter_mut().zip(encode_stripe(code, stripe)) {
+                shard.push(Bytes::from(unit));
+            }
+            done += length;
+            self.stripe += 1;
+        }
+        self.waiting.drain(..done);
+        shards
+    }
+}

@@ -1,0 +1,292 @@
+//! Objects read by their names, from the best place that has them: the main one, then whole replicas, then shards.
+
+use std::io;
+use std::ops::Range;
+
+use futures_util::StreamExt as _;
+use xebec_objects::{BlobReader, Objects, new_key};
+use xebec_placement::PlaceName;
+
+use super::shards::{self, Shards};
+use crate::error::StoreError;
+use crate::model::Blob;
+use crate::places::{MARK, Place};
+use crate::records::intact::main_key;
+use crate::records::replicas;
+use crate::replicas::{Part, Replica};
+use crate::store::{Store, now};
+
+/// A mark has no more bytes.
+const LONGEST_MARK: u64 = 256;
+
+/// Where all of an object may be read.
+pub(super) enum Source {
+    /// On the main place, under this key.
+    Main(String),
+    Replica(Replica),
+    Shards(Shards),
+    /// By the recipe of a blob that is not intact.
+    Restored(Blob),
+}
+
+impl Store {
+    /// Reads a range of an object, which has these bytes.
+    ///
+    /// # Errors
+    /// `NotFound` if it is nowhere. Otherwise that of the first place that did not answer.
+    pub(crate) async fn read_named(&self, name: &str, range: Range<u64>) -> io::Result<BlobReader> {
+        let main = PlaceName::main();
+        let key = main_key(name);
+        let later = key.is_some() && self.inner.places.is_avoided(&main);
+        let mut failed: Option<io::Error> = None;
+        if let Some(key) = key.filter(|_| !later) {
+            match self.read_main(key, range.clone()).await {
+                Ok(reader) => return Ok(reader),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match self.read_replicas(name, range.clone()).await {
+            Ok(Some(reader)) => return Ok(reader),
+            Ok(None) => {}
+            Err(error) => failed = Some(worse(failed, error)),
+        }
+        match key.filter(|_| later) {
+            Some(key) => self.read_main(key, range).await,
+            None => Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    async fn read_main(&self, key: &str, range: Range<u64>) -> io::Result<BlobReader> {
+        let read = self.inner.objects.read(key, range).await;
+        if read.as_ref().is_err_and(|error| !is_absence(error)) && !self.inner.places.is_empty() {
+            self.inner.places.note_failure(&PlaceName::main());
+        }
+        read
+    }
+
+    /// Reads a range of an object from its replicas; none if it has none that would do.
+    async fn read_replicas(&self, name: &str, range: Range<u64>) -> io::Result<Option<BlobReader>> {
+        let mut failed = None;
+        for source in self.other_sources(name).await? {
+            match self.read_source(&source, range.clone()).await {
+                Ok(reader) => return Ok(Some(reader)),
+                Err(error) => failed = Some(worse(failed, error)),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// Where all of an object may be read, beside the main place: the best first.
+    pub(super) async fn other_sources(&self, name: &str) -> io::Result<Vec<Source>> {
+        let replicas = self.replicas_of(name).await?;
+        let mut whole: Vec<&Replica> = replicas
+            .iter()
+            .filter(|found| found.part == Part::Whole)
+            .collect();
+        whole.sort_by_key(|replica| self.inner.places.is_avoided(&replica.place));
+        let whole = whole.into_iter().cloned().map(Source::Replica);
+        Ok(whole
+            .chain(Shards::complete(&replicas).into_iter().map(Source::Shards))
+            .collect())
+    }
+
+    /// Reads a range of an object from there.
+    pub(super) async fn read_source(&self, source: &Source, range: Range<u64>) -> io::Result<BlobReader> {
+        match source {
+            Source::Main(key) => self.read_main(key, range).await,
+            Source::Replica(replica) => self.read_replica(replica, range).await,
+            Source::Shards(shards) => self.read_shards(shards, range).await,
+            Source::Restored(blob) => match self.inner.restorer.get() {
+                Some(restorer) => restorer.read(self, blob, range).await.map_err(io::Error::other),
+                None => Err(io::Error::other(StoreError::NoRestorer(blob.digest.clone()))),
+            },
+        }
+    }
+
+    /// The sound replicas of an object; none if there are no places beside the main one.
+    pub(crate) async fn replicas_of(&self, name: &str) -> io::Result<Vec<Replica>> {
+        if self.inner.places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let name = name.to_owned();
+        let found = self
+            .read_records("find replicas", move |tx| replicas::of_object(tx, &name))
+            .await;
+        let mut found = found.map_err(io::Error::other)?;
+        found.retain(|replica| !replica.is_damaged);
+        Ok(found)
+    }
+
+    /// Reads a range of a replica.
+    pub(super) async fn read_replica(&self, replica: &Replica, range: Range<u64>) -> io::Result<BlobReader> {
+        let read = async {
+            let objects = self.objects_of(&replica.place).await?;
+            objects.read(&replica.key, range).await
+        };
+        let read = read.await;
+        if read.as_ref().is_err_and(|error| !is_absence(error)) {
+            self.inner.places.note_failure(&replica.place);
+        }
+        read
+    }
+
+    async fn read_shards(&self, shards: &Shards, range: Range<u64>) -> io::Result<BlobReader> {
+        let end = range.end.min(shards.size());
+        let range = range.start.min(end)..end;
+        // The first piece shows whether there are enough of them.
+        let mut pieces = shards::pieces(self.clone(), shards.clone(), range).boxed();
+        let first = match pieces.next().await {
+            Some(first) => Some(Ok(first?)),
+            None => None,
+        };
+        Ok(BlobReader::new(futures_util::stream::iter(first).chain(pieces)))
+    }
+
+    /// Whether an object of so many bytes is on the main place, or on others: whole, or in enough shards. The bytes are not read.
+    pub(crate) async fn is_somewhere(&self, name: &str, size: u64) -> io::Result<bool> {
+        let mut failed = None;
+        if let Some(key) = main_key(name) {
+            match self.inner.objects.size(key).await {
+                Ok(found) if found == Some(size) => return Ok(true),
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
+            }
+        }
+        let mut there = Vec::new();
+        for replica in self.replicas_of(name).await? {
+            match self.is_replica_there(&replica).await {
+                Ok(true) if replica.part == Part::Whole => return Ok(true),
+                Ok(true) => there.push(replica),
+                Ok(false) => {}
+                Err(error) => failed = Some(worse(failed, error)),
+            }
+        }
+        if !Shards::complete(&there).is_empty() {
+            return Ok(true);
+        }
+        failed.map_or(Ok(false), Err)
+    }
+
+    /// Whether a replica is there and has as many bytes as its record says.
+    pub(super) async fn is_replica_there(&self, replica: &Replica) -> io::Result<bool> {
+        let objects = self.objects_of(&replica.place).await?;
+        Ok(objects.size(&replica.key).await? == Some(replica.size))
+    }
+
+    /// The objects of a place that is known to be the right one.
+    ///
+    /// # Errors
+    /// If the configuration has no such place, it does not answer, or it has not the mark that the records know.
+    pub(crate) async fn objects_of(&self, name: &PlaceName) -> io::Result<&Objects> {
+        if name.is_main() {
+            return Ok(&self.inner.objects);
+        }
+        let Some(place) = self.inner.places.get(name) else {
+            let advice = format!(
+                "the configuration has no [[place]] {name}; name it there, or have it forgotten by `xebec-registry copies --lost {name}`"
+            );
+            return Err(io::Error::other(advice));
+        };
+        if !place.is_seen() {
+            self.see(name, place).await?;
+            place.see();
+        }
+        Ok(&place.objects)
+    }
+
+    /// Compares the mark of a place with the records. A place that the store has never used gets one.
+    async fn see(&self, name: &PlaceName, place: &Place) -> io::Result<()> {
+        let wanted = name.clone();
+        let known = self
+            .read_records("find the mark of a place", move |tx| {
+                replicas::mark_of(tx, &wanted)
+            })
+            .await
+            .map_err(io::Error::other)?;
+        let found = match &known {
+            Some(_) => read_mark(&place.objects).await.map_err(|error| {
+                io::Error::other(format!(
+                    "{error}; mount or repair it, or, if what it had is lost, have it forgotten by `xebec-registry copies --lost {name}`"
+                ))
+            }),
+            // Its directory need not be there yet.
+            None => read_mark(&place.objects).await.or(Ok(None)),
+        };
+        match (known, found?) {
+            (Some(known), Some(found)) if known == found => Ok(()),
+            (None, None) => self.take_into_use(name, place).await,
+            (Some(known), None) => self.mark_again(name, place, known).await,
+            (_, Some(_)) => Err(io::Error::other(format!(
+                "it belongs to another registry, or to an earlier database of this one: its file `{MARK}` has other bytes; \
+                 give this registry a directory or prefix of its own"
+            ))),
+        }
+    }
+
+    async fn take_into_use(&self, name: &PlaceName, place: &Place) -> io::Result<()> {
+        let mark = new_key()?;
+        let (wanted, recorded) = (name.clone(), mark.clone());
+        let is_first = self
+            .write_records("take a place into use", move |tx| {
+                replicas::use_place(tx, &wanted, &recorded, now())
+            })
+            .await
+            .map_err(io::Error::other)?;
+        match is_first {
+            true => put_mark(place, mark).await,
+            // Another process does the same, and its mark counts.
+            false => Err(io::Error::other("another process takes it into use; try again")),
+        }
+    }
+
+    /// A place without its mark lacks nothing if the store has nothing there: a process has ended before it wrote the mark.
+    async fn mark_again(&self, name: &PlaceName, place: &Place, known: String) -> io::Result<()> {
+        let wanted = name.clone();
+        let is_used = self
+            .read_records("see whether a place is in use", move |tx| {
+                replicas::is_used(tx, &wanted)
+            })
+            .await
+            .map_err(io::Error::other)?;
+        match is_used {
+            false => put_mark(place, known).await,
+            true => Err(io::Error::other(format!(
+                "what it had is not there: its file `{MARK}` is missing; mount or repair it, or have it forgotten by \
+                 `xebec-registry copies --lost {name}`"
+            ))),
+        }
+    }
+}
+
+async fn put_mark(place: &Place, mark: String) -> io::Result<()> {
+    place.objects.make().await?;
+    place.objects.put(MARK, vec![mark.into_bytes().into()]).await
+}
+
+async fn read_mark(objects: &Objects) -> io::Result<Option<String>> {
+    let Some(size) = objects.size(MARK).await? else {
+        return Ok(None);
+    };
+    let mut mark = Vec::new();
+    let mut pieces = objects.read(MARK, 0..size.min(LONGEST_MARK)).await?;
+    while let Some(piece) = pieces.next().await {
+        mark.extend_from_slice(&piece?);
+    }
+    Ok(Some(String::from_utf8_lossy(&mark).into_owned()))
+}
+
+/// Whether an error says that an object is not there, and nothing of its place.
+fn is_absence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
+    )
+}
+
+/// The error that says more: that of a place that did not answer, where others have not the object.
+fn worse(first: Option<io::Error>, second: io::Error) -> io::Error {
+    match first {
+        Some(first) if !is_absence(&first) => first,
+        _ => second,
+    }
+}

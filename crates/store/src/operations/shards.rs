@@ -1,0 +1,179 @@
+//! Reads an object from shards of it, of which some may be missing or fail while they are read.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{Stream, StreamExt as _, future, stream};
+use xebec_placement::Code;
+use xebec_placement::erasure::{Layout, decode_stripe};
+
+use crate::replicas::{Part, Replica};
+use crate::store::Store;
+
+/// So many bytes of an object are read at once, in whole stripes. Each takes memory twice: as units, and put together.
+const AT_ONCE: u64 = 1 << 20;
+
+/// The shards of an object by one code that are there: enough to put it together.
+#[derive(Clone, Debug)]
+pub(super) struct Shards {
+    layout: Layout,
+    /// By their numbers.
+    here: BTreeMap<u8, Replica>,
+}
+
+impl Shards {
+    /// For each code of which there are enough shards, all that there are.
+    pub(super) fn complete(replicas: &[Replica]) -> Vec<Self> {
+        let mut by_code: BTreeMap<Code, Self> = BTreeMap::new();
+        for replica in replicas {
+            let Part::Shard { code, index } = replica.part else {
+                continue;
+            };
+            let shards = by_code.entry(code).or_insert_with(|| Self {
+                layout: Layout::new(code, replica.whole),
+                here: BTreeMap::new(),
+            });
+            shards.here.insert(index, replica.clone());
+        }
+        by_code.retain(|code, shards| shards.here.len() >= usize::from(code.data()));
+        by_code.into_values().collect()
+    }
+
+    /// How many bytes the object has.
+    pub(super) fn size(&self) -> u64 {
+        self.layout.size()
+    }
+
+    /// The stripes that have a byte of this range, some at a time.
+    fn batches(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let stripe_of = |offset| self.layout.unit_of(offset).map(|unit| unit.stripe);
+        let (Some(first), Some(last)) = (stripe_of(range.start), stripe_of(range.end.saturating_sub(1)))
+        else {
+            return Vec::new();
+        };
+        let stripe = self.layout.of_object(0);
+        let step = (AT_ONCE / (stripe.end - stripe.start).max(1)).max(1);
+        let starts = (first..=last).step_by(usize::try_from(step).unwrap_or(1));
+        starts.map(|start| start..(start + step).min(last + 1)).collect()
+    }
+}
+
+/// The bytes of a range of the object, in pieces. A shard that fails is left out from then on.
+pub(super) fn pieces(
+    store: Store,
+    shards: Shards,
+    range: Range<u64>,
+) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    let batches = if range.is_empty() {
+        Vec::new()
+    } else {
+        shards.batches(&range)
+    };
+    let state = (store, shards, batches.into_iter());
+    stream::try_unfold(state, move |(store, mut shards, mut batches)| {
+        let range = range.clone();
+        async move {
+            let Some(stripes) = batches.next() else {
+                return Ok(None);
+            };
+            let piece = batch(&store, &mut shards, stripes, &range).await?;
+            Ok(Some((piece, (store, shards, batches))))
+        }
+    })
+}
+
+/// The part of a range that some stripes have.
+async fn batch(
+    store: &Store,
+    shards: &mut Shards,
+    stripes: Range<u64>,
+    wanted: &Range<u64>,
+) -> io::Result<Bytes> {
+    let layout = shards.layout;
+    let needed = usize::from(layout.code().data());
+    let within =
+        layout.within_shard(stripes.start).start..layout.within_shard(stripes.end.saturating_sub(1)).end;
+    let mut read: BTreeMap<u8, Bytes> = BTreeMap::new();
+    let mut failed = None;
+    // Data shards have the lowest numbers: bytes of these need not be computed.
+    while read.len() < needed {
+        let next: Vec<Replica> = shards
+            .here
+            .iter()
+            .filter(|(index, _)| !read.contains_key(index))
+            .take(needed - read.len())
+            .map(|(_, replica)| replica.clone())
+            .collect();
+        if next.len() < needed - read.len() {
+            return Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()));
+        }
+        let asked = next
+            .iter()
+            .map(|replica| read_part(store, replica, within.clone()));
+        for (replica, part) in next.iter().zip(future::join_all(asked).await) {
+            let Part::Shard { index, .. } = replica.part else {
+                continue;
+            };
+            match part {
+                Ok(part) => {
+                    read.insert(index, part);
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        "shard {index} of {} on {} cannot be read, and others are: {error}",
+                        replica.object,
+                        replica.place
+                    );
+                    shards.here.remove(&index);
+                    failed = Some(error);
+                }
+            }
+        }
+    }
+    let put_together = move || put_together(layout, &read, stripes, within.start);
+    let (begin, bytes) = tokio::task::spawn_blocking(put_together)
+        .await
+        .map_err(io::Error::other)??;
+    let end = begin + bytes.len() as u64;
+    let cut = |offset: u64| usize::try_from(offset.clamp(begin, end) - begin).unwrap_or(usize::MAX);
+    Ok(bytes.slice(cut(wanted.start)..cut(wanted.end)))
+}
+
+async fn read_part(store: &Store, replica: &Replica, range: Range<u64>) -> io::Result<Bytes> {
+    let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+    let mut pieces = store.read_replica(replica, range).await?;
+    let mut part = BytesMut::with_capacity(length);
+    while let Some(piece) = pieces.next().await {
+        part.extend_from_slice(&piece?);
+    }
+    match part.len() == length {
+        true => Ok(part.freeze()),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// The bytes of some stripes, and at which offset of the object they begin.
+fn put_together(
+    layout: Layout,
+    parts: &BTreeMap<u8, Bytes>,
+    stripes: Range<u64>,
+    begin: u64,
+) -> io::Result<(u64, Bytes)> {
+    let offset = layout.of_object(stripes.start).start;
+    let mut bytes = BytesMut::new();
+    for stripe in stripes {
+        let within = layout.within_shard(stripe);
+        let place = |offset: u64| usize::try_from(offset - begin).unwrap_or(usize::MAX);
+        let units: Vec<(u8, &[u8])> = parts
+            .iter()
+            .filter_map(|(index, part)| Some((*index, part.get(place(within.start)..place(within.end))?)))
+            .collect();
+        let of_object = layout.of_object(stripe);
+        let length = usize::try_from(of_object.end - of_object.start).unwrap_or(usize::MAX);
+        let stripe = decode_stripe(layout.code(), length, &units).map_err(io::Error::other)?;
+        bytes.extend_from_slice(&stripe);
+    }
+    Ok((offset, bytes.freeze()))
+}

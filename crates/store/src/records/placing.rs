@@ -1,0 +1,323 @@
+//! Blobs and packs whose copies are to be looked at, and what is wanted of each blob.
+//!
+//! A blob or pack is `unplaced` from the transaction on that changes what is wanted of it, or what there is of it. The number grows with each change: a
+//! placer that has looked at one says as of which change, and it stays unplaced if there was another one since.
+
+use xebec_objects::Digest;
+use xebec_placement::{Form, Wanted};
+
+use crate::database::{DatabaseError, Row, Transaction};
+use crate::model::Blob;
+use crate::name::RepositoryName;
+use crate::recipes::{PackKey, PackRecord};
+use crate::records::{intact, packs, recipes};
+use crate::replicas::{PackStanding, Standing};
+
+/// So many repositories of a blob are looked at.
+const REPOSITORIES: usize = 10_000;
+/// So many blobs that need a pack are looked at for what is wanted of it; they want few different things.
+const DIFFERENT: usize = 1024;
+
+/// So many links at most that are new make their blobs unplaced; how many there were.
+pub(crate) fn gather(tx: &mut dyn Transaction, n: usize) -> Result<u64, DatabaseError> {
+    let rows = tx.query(
+        "SELECT repository, digest FROM repository_blobs WHERE unplaced > 0 ORDER BY repository, digest LIMIT $1",
+        &[n.into()],
+    )?;
+    let number = rows.len() as u64;
+    for mut row in rows {
+        let (repository, digest): (i64, Digest) = (row.integer(0)?, row.parsed(1)?);
+        tx.execute(
+            "UPDATE repository_blobs SET unplaced = 0 WHERE repository = $1 AND digest = $2",
+            &[repository.into(), (&digest).into()],
+        )?;
+        look_at(tx, &digest)?;
+    }
+    Ok(number)
+}
+
+/// The copies of a blob are looked at again.
+pub(crate) fn look_at(tx: &mut dyn Transaction, blob: &Digest) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE blobs SET unplaced = unplaced + 1, placing_due = 0 WHERE digest = $1",
+        &[blob.into()],
+    )?;
+    Ok(())
+}
+
+/// So many blobs after that one, and packs, are looked at again; the last blob, if there may be more.
+pub(crate) fn look_at_some(
+    tx: &mut dyn Transaction,
+    n: usize,
+    after: Option<&Digest>,
+) -> Result<Option<Digest>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT digest FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2",
+        &[after.map(Digest::to_string).unwrap_or_default().into(), n.into()],
+    )?;
+    let is_full = rows.len() == n;
+    let mut last = None;
+    for mut row in rows {
+        let digest: Digest = row.parsed(0)?;
+        look_at(tx, &digest)?;
+        last = Some(digest);
+    }
+    Ok(last.filter(|_| is_full))
+}
+
+/// All packs are looked at again.
+pub(crate) fn look_at_packs(tx: &mut dyn Transaction) -> Result<(), DatabaseError> {
+    tx.execute("UPDATE packs SET unplaced = unplaced + 1, placing_due = 0", &[])?;
+    Ok(())
+}
+
+/// So many unplaced blobs that are due, and nobody else takes before `until`.
+pub(crate) fn take_blobs(
+    tx: &mut dyn Transaction,
+    n: usize,
+    now: u64,
+    until: u64,
+) -> Result<Vec<Digest>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT digest FROM blobs WHERE unplaced > 0 AND placing_due <= $1 ORDER BY placing_due, digest LIMIT $2",
+        &[now.into(), n.into()],
+    )?;
+    let taken: Vec<Digest> = rows
+        .into_iter()
+        .map(|mut row| row.parsed(0))
+        .collect::<Result<_, _>>()?;
+    for digest in &taken {
+        tx.execute(
+            "UPDATE blobs SET placing_due = $2 WHERE digest = $1",
+            &[digest.into(), until.into()],
+        )?;
+    }
+    Ok(taken)
+}
+
+/// The same of packs.
+pub(crate) fn take_packs(
+    tx: &mut dyn Transaction,
+    n: usize,
+    now: u64,
+    until: u64,
+) -> Result<Vec<PackKey>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT id FROM packs WHERE unplaced > 0 AND placing_due <= $1 ORDER BY placing_due, id LIMIT $2",
+        &[now.into(), n.into()],
+    )?;
+    let taken = rows.into_iter().map(|mut row| row.integer(0).map(PackKey));
+    let taken: Vec<PackKey> = taken.collect::<Result<_, _>>()?;
+    for key in &taken {
+        tx.execute(
+            "UPDATE packs SET placing_due = $2 WHERE id = $1",
+            &[(*key).into(), until.into()],
+        )?;
+    }
+    Ok(taken)
+}
+
+/// How many blobs and packs are unplaced.
+pub(crate) fn unplaced(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
+    let row = tx.first(
+        "SELECT (SELECT COUNT(*) FROM blobs WHERE unplaced > 0) + (SELECT COUNT(*) FROM packs WHERE unplaced > 0)
+         + (SELECT COUNT(*) FROM repository_blobs WHERE unplaced > 0)",
+        &[],
+    )?;
+    row.map_or(Ok(0), |mut row| row.unsigned(0))
+}
+
+/// The blob is where it is to be, as far as its state at that change says; `false` if there was another one.
+pub(crate) fn placed(tx: &mut dyn Transaction, blob: &Digest, seen: i64) -> Result<bool, DatabaseError> {
+    let noted = tx.execute(
+        "UPDATE blobs SET unplaced = 0 WHERE digest = $1 AND unplaced = $2",
+        &[blob.into(), seen.into()],
+    )?;
+    Ok(noted > 0)
+}
+
+/// The same of a pack.
+pub(crate) fn pack_placed(tx: &mut dyn Transaction, key: PackKey, seen: i64) -> Result<bool, DatabaseError> {
+    let noted = tx.execute(
+        "UPDATE packs SET unplaced = 0 WHERE id = $1 AND unplaced = $2",
+        &[key.into(), seen.into()],
+    )?;
+    Ok(noted > 0)
+}
+
+fn wanted(text: &str) -> Result<Wanted, DatabaseError> {
+    text.parse()
+        .map_err(|error| DatabaseError::Damaged(format!("what is wanted of a blob: {error}")))
+}
+
+/// All that decides where the copies of a blob are to be; none if it is gone, or damaged.
+pub(crate) fn standing(tx: &mut dyn Transaction, blob: &Digest) -> Result<Option<Standing>, DatabaseError> {
+    let row = tx.first(
+        "SELECT size, object, unplaced, wanted, dedup_state, dedup_problem, popular_until
+         FROM blobs WHERE digest = $1 AND damaged = 0 AND state = 'present'",
+        &[blob.into()],
+    )?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let mut standing = of_row(blob, row)?;
+    let rows = tx.query(
+        "SELECT name FROM repository_blobs JOIN repositories ON repositories.id = repository_blobs.repository
+         WHERE repository_blobs.digest = $1 LIMIT $2",
+        &[blob.into(), REPOSITORIES.into()],
+    )?;
+    let names = rows.into_iter().map(|mut row| row.parsed(0));
+    standing.repositories = names.collect::<Result<Vec<RepositoryName>, _>>()?;
+    if recipes::sound(tx, blob)?.is_some()
+        && let Some(recipe) = recipes::find(tx, blob)?
+    {
+        let form = tx.first("SELECT form FROM recipes WHERE digest = $1", &[blob.into()])?;
+        let form = form.map_or(Ok(String::new()), |mut row| row.text(0))?;
+        let form = [Form::Files, Form::Chunks]
+            .into_iter()
+            .find(|one| one.as_str() == form);
+        standing.recipe = Some((recipe, form));
+    }
+    Ok(Some(standing))
+}
+
+fn of_row(blob: &Digest, mut row: Row) -> Result<Standing, DatabaseError> {
+    let state = row.text(4)?;
+    Ok(Standing {
+        blob: Blob {
+            digest: blob.clone(),
+            size: row.unsigned(0)?,
+            object: intact::object(row.text(1)?),
+        },
+        seen: row.integer(2)?,
+        repositories: Vec::new(),
+        wanted: wanted(&row.text(3)?)?,
+        recipe: None,
+        waits: state == "waiting",
+        problem: row.text(5)?,
+        popular_until: row.unsigned(6)?,
+    })
+}
+
+/// Notes what is wanted of a blob. If that is new, the packs that its recipe needs are looked at again.
+pub(crate) fn want(tx: &mut dyn Transaction, blob: &Digest, wanted: &Wanted) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE blobs SET wanted = $2 WHERE digest = $1",
+        &[blob.into(), wanted.to_string().into()],
+    )?;
+    tx.execute(
+        "UPDATE packs SET unplaced = unplaced + 1, placing_due = 0
+         WHERE id IN (SELECT pack FROM recipe_packs WHERE recipe = $1)",
+        &[blob.into()],
+    )?;
+    Ok(())
+}
+
+/// A pack, and all that is wanted of the blobs whose recipes need it; none if it is gone, damaged or condemned.
+pub(crate) fn pack_standing(
+    tx: &mut dyn Transaction,
+    key: PackKey,
+) -> Result<Option<PackStanding>, DatabaseError> {
+    let row = tx.first(
+        "SELECT unplaced FROM packs WHERE id = $1 AND damaged = 0 AND state = 'present'",
+        &[key.into()],
+    )?;
+    let (Some(mut row), Some(pack)) = (row, found_pack(tx, key)?) else {
+        return Ok(None);
+    };
+    let rows = tx.query(
+        "SELECT DISTINCT wanted FROM recipe_packs JOIN blobs ON blobs.digest = recipe_packs.recipe WHERE pack = $1 LIMIT $2",
+        &[key.into(), DIFFERENT.into()],
+    )?;
+    let mut all = Wanted::default();
+    for mut row in rows {
+        all = all.union(&wanted(&row.text(0)?)?);
+    }
+    Ok(Some(PackStanding {
+        pack,
+        seen: row.integer(0)?,
+        wanted: all,
+    }))
+}
+
+fn found_pack(tx: &mut dyn Transaction, key: PackKey) -> Result<Option<PackRecord>, DatabaseError> {
+    Ok(packs::find(tx, &[key])?.into_iter().next())
+}
+
+/// A blob counts as popular until then.
+pub(crate) fn popular(tx: &mut dyn Transaction, blob: &Digest, until: u64) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE blobs SET popular_until = $2, unplaced = CASE WHEN popular_until = 0 THEN unplaced + 1 ELSE unplaced END,
+         placing_due = CASE WHEN popular_until = 0 THEN 0 ELSE placing_due END WHERE digest = $1",
+        &[blob.into(), until.into()],
+    )?;
+    Ok(())
+}
+
+/// So many blobs at most that were popular until before that time are so no longer, and are looked at again; how many it were.
+pub(crate) fn unpopular(tx: &mut dyn Transaction, n: usize, now: u64) -> Result<u64, DatabaseError> {
+    tx.execute(
+        "UPDATE blobs SET popular_until = 0, unplaced = unplaced + 1, placing_due = 0 WHERE digest IN
+         (SELECT digest FROM blobs WHERE popular_until > 0 AND popular_until < $1 LIMIT $2)",
+        &[now.into(), n.into()],
+    )
+}
+
+/// The rules by which everything was looked at last.
+pub(crate) fn rules(tx: &mut dyn Transaction) -> Result<Option<String>, DatabaseError> {
+    let row = tx.first("SELECT value FROM rules WHERE name = 'copies'", &[])?;
+    row.map(|mut row| row.text(0)).transpose()
+}
+
+/// Everything was told to be looked at by these rules.
+pub(crate) fn set_rules(tx: &mut dyn Transaction, fingerprint: &str) -> Result<(), DatabaseError> {
+    tx.execute(
+        "INSERT INTO rules (name, value) VALUES ('copies', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        &[fingerprint.into()],
+    )?;
+    Ok(())
+}
+
+/// Makes a blob intact again by this draft, which has its bytes; `false` if it is so already, or is gone or damaged, or the draft is gone.
+pub(crate) fn make_intact(
+    tx: &mut dyn Transaction,
+    blob: &Digest,
+    draft: &str,
+) -> Result<bool, DatabaseError> {
+    let sql = format!(
+        "SELECT 1 FROM blobs WHERE digest = $1 AND damaged = 0 AND {}",
+        intact::IS_NOT_INTACT
+    );
+    if tx.first(&sql, &[blob.into()])?.is_none() || !crate::records::drafts::end(tx, draft)? {
+        return Ok(false);
+    }
+    tx.execute(
+        "UPDATE blobs SET object = $2, unplaced = unplaced + 1, placing_due = 0 WHERE digest = $1",
+        &[blob.into(), draft.into()],
+    )?;
+    Ok(true)
+}
+
+/// The recipe of an intact and sound blob goes. The blob waits to be taken apart, or stays intact for this reason. `false` if it is not intact, or
+/// damaged.
+pub(crate) fn drop_recipe(
+    tx: &mut dyn Transaction,
+    blob: &Digest,
+    stays: Option<&str>,
+    now: u64,
+) -> Result<bool, DatabaseError> {
+    let sql = format!(
+        "SELECT 1 FROM blobs WHERE digest = $1 AND damaged = 0 AND {}",
+        intact::IS_INTACT
+    );
+    if tx.first(&sql, &[blob.into()])?.is_none() {
+        return Ok(false);
+    }
+    recipes::forget(tx, blob, now)?;
+    let state = if stays.is_some() { "kept" } else { "waiting" };
+    tx.execute(
+        "UPDATE blobs SET dedup_state = $2, dedup_problem = $3, dedup_due = 0, dedup_tries = 0 WHERE digest = $1",
+        &[blob.into(), state.into(), stays.unwrap_or_default().into()],
+    )?;
+    Ok(true)
+}
