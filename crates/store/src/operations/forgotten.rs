@@ -63,3 +63,35 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use xebec_objects::Algorithm;
+
+    use super::*;
+    use crate::config::StoreConfig;
+
+    const BLOB: &str =
+        "INSERT INTO blobs (digest, size, object, state, changed) VALUES ($1, 1, 'none', 'present', 0)";
+    const RECIPE: &str = "INSERT INTO recipes (digest, object, size, checksum, plain, proven) VALUES ($1, 'recipe', 1, $1, 1, 0)";
+
+    /// Between the search for recipes without a blob and their removal, somebody pushes a blob and takes it apart.
+    #[tokio::test]
+    async fn a_recipe_stays_whose_blob_came_since_it_was_looked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&StoreConfig::new(directory.path())).await.unwrap();
+        let digest = xebec_objects::Digest::of(Algorithm::Sha256, b"blob");
+        for (sql, is_left) in [(BLOB, true), ("DELETE FROM blobs WHERE digest = $1", false)] {
+            let blob = digest.clone();
+            let work = move |tx: &mut dyn Transaction| {
+                tx.execute(sql, &[(&blob).into()])?;
+                if is_left {
+                    tx.execute(RECIPE, &[(&blob).into()])?;
+                }
+                forgotten::recall_recipe(tx, &blob)
+            };
+            store.write_records("recall a recipe", work).await.unwrap();
+            assert_eq!(store.recipe(&digest).await.unwrap().is_some(), is_left);
+        }
+    }
+}

@@ -68,9 +68,14 @@ pub(crate) fn recipes(
     rows.into_iter().map(|mut row| row.parsed(0)).collect()
 }
 
-/// The recipe goes, and the next collection looks at its packs.
+/// The recipe goes, and the next collection looks at its packs. It stays if its blob is here: somebody may have pushed it since it was looked
+/// for.
 pub(crate) fn recall_recipe(tx: &mut dyn Transaction, digest: &Digest) -> Result<(), DatabaseError> {
-    super::recipes::forget(tx, digest, 0)
+    let blob = tx.first("SELECT 1 FROM blobs WHERE digest = $1", &[digest.into()])?;
+    match blob {
+        Some(_) => Ok(()),
+        None => super::recipes::forget(tx, digest, 0),
+    }
 }
 
 /// The next collection looks at this blob.
