@@ -4,13 +4,13 @@
 //! that writes takes the bit that it is given, one that reads ignores it, and both answer with the bit that the stream has.
 //!
 //! The interval arithmetic is the one of LZMA (a carry runs back through bytes that are held). Two things differ: the byte that such a stream begins
-//! with, which is always zero, is left out, and so are zero bytes at the end. The reader takes zeros for all that follows the end.
+//! with, which is always zero, is left out, and so are zero bytes at the end, eight at most. The reader takes zeros for all that follows the end.
 
 /// Probabilities are fractions of this.
 pub const ONE: u32 = 1 << 16;
 /// The interval is widened below this.
 const NARROW: u32 = 1 << 24;
-/// So many bytes after the end a reader may have read while all that it told was written.
+/// A writer leaves out so many zero bytes at most at the end: a reader that needs more reads what was not written.
 const LEFT_OUT: usize = 8;
 
 /// One side of the coder.
@@ -73,7 +73,7 @@ impl Encoder {
         self.low = (self.low & 0x00ff_ffff) << 8;
     }
 
-    /// The bytes. Of all numbers in the interval the one with most zeros at its end is taken, and these zeros are left out.
+    /// The bytes. Of all numbers in the interval the one with most zeros at its end is taken, and of these zeros eight bytes at most are left out.
     pub fn finish(mut self) -> Vec<u8> {
         let end = self.low + u64::from(self.range) - 1;
         for zeros in (0..=32).rev() {
@@ -91,7 +91,8 @@ impl Encoder {
             .iter()
             .rposition(|&byte| byte != 0)
             .map_or(0, |last| last + 1);
-        self.bytes.truncate(used);
+        let least = self.bytes.len().saturating_sub(LEFT_OUT);
+        self.bytes.truncate(used.max(least));
         self.bytes
     }
 }
@@ -216,6 +217,26 @@ mod tests {
                 decoder.code_even(0, 8);
             }
             prop_assert_eq!(decoder.is_past_end(), true);
+        }
+    }
+
+    /// Their bytes are all zero.
+    #[test]
+    fn a_long_tail_of_set_bits_is_not_past_the_end() {
+        for count in [1, 3, 40, 1000] {
+            let mut encoder = Encoder::default();
+            for _ in 0..count {
+                encoder.code_even(u32::MAX, 32);
+            }
+            let bytes = encoder.finish();
+            let mut decoder = Decoder::new(&bytes);
+            for _ in 0..count {
+                assert_eq!(decoder.code_even(0, 32), u32::MAX);
+            }
+            assert!(!decoder.is_past_end(), "{count}");
+            decoder.code_even(0, 32);
+            decoder.code_even(0, 32);
+            assert!(decoder.is_past_end(), "{count}");
         }
     }
 
