@@ -18,6 +18,10 @@ use crate::config::ObjectsConfig;
 
 /// A store that says nothing for so long is away.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// It says nothing either while it takes in what is put, and a pack has up to 64 MiB: 110 KB a second are enough.
+const PATIENCE_WITH_LARGE: Duration = Duration::from_secs(600);
+/// What has more bytes is large: 5 MiB within the shorter time take 175 KB a second.
+const LARGE: usize = 5 << 20;
 /// What conflicts with another request is put again after this pause, and after twice as long each time until that is longer than the
 /// longest: eight times within a second and a third.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
@@ -29,6 +33,8 @@ const PARTS_AHEAD: usize = 16;
 #[derive(Clone)]
 pub struct Bucket {
     pub(super) client: Arc<AmazonS3>,
+    /// The same for what is large and is put.
+    patient: Arc<AmazonS3>,
     /// The same bucket by the name that clients reach it by. It is asked for nothing.
     signer: Arc<AmazonS3>,
     /// The room for parts that no upload waits for yet.
@@ -49,21 +55,33 @@ impl Bucket {
         };
         // Another part of the program may have installed one before.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = builder(config, endpoint.as_deref()).build();
+        let client = builder(config, endpoint.as_deref(), PATIENCE).build();
         let client = Arc::new(client.map_err(from_store)?);
+        let with_its_credentials = |builder: AmazonS3Builder| {
+            let built = builder.with_credentials(Arc::clone(client.credentials())).build();
+            built.map(Arc::new).map_err(from_store)
+        };
+        let patient = builder(config, endpoint.as_deref(), PATIENCE_WITH_LARGE);
+        let patient = with_its_credentials(patient)?;
         let signer = match public_endpoint {
             None => Arc::clone(&client),
-            Some(public) => {
-                let signer = builder(config, Some(public)).with_credentials(Arc::clone(client.credentials()));
-                Arc::new(signer.build().map_err(from_store)?)
-            }
+            Some(public) => with_its_credentials(builder(config, Some(public), PATIENCE))?,
         };
         Ok(Self {
             client,
+            patient,
             signer,
             ahead: Arc::new(Semaphore::new(PARTS_AHEAD)),
             prefix: prefix.clone(),
         })
+    }
+
+    /// The client that puts so many bytes.
+    pub(super) fn to_put(&self, size: usize) -> &AmazonS3 {
+        match size > LARGE {
+            true => &self.patient,
+            false => &self.client,
+        }
     }
 
     pub(super) fn path(&self, key: &str) -> Path {
@@ -112,7 +130,10 @@ impl Bucket {
         let content: PutPayload = content.into();
         let mut pause = SHORTEST_PAUSE;
         loop {
-            let put = self.client.put(&self.path(key), content.clone()).await;
+            let put = self
+                .to_put(content.content_length())
+                .put(&self.path(key), content.clone())
+                .await;
             match put {
                 Err(object_store::Error::AlreadyExists { .. }) if pause <= LONGEST_PAUSE => {
                     tokio::time::sleep(pause).await;
@@ -141,11 +162,11 @@ impl Bucket {
     }
 }
 
-/// A client of the bucket at a server; of Amazon's own, without one.
-fn builder(config: &ObjectsConfig, endpoint: Option<&str>) -> AmazonS3Builder {
+/// A client of the bucket at a server; of Amazon's own, without one. A server that says nothing for longer than `patience` is away.
+fn builder(config: &ObjectsConfig, endpoint: Option<&str>, patience: Duration) -> AmazonS3Builder {
     let options = ClientOptions::new()
         .with_timeout_disabled()
-        .with_read_timeout(PATIENCE)
+        .with_read_timeout(patience)
         .with_connect_timeout(PATIENCE);
     let mut builder = AmazonS3Builder::new().with_client_options(options);
     if let Some(endpoint) = endpoint {
@@ -182,4 +203,51 @@ pub(super) fn from_store(error: object_store::Error) -> io::Error {
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A server that never answers.
+    fn silent() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let connections: Vec<_> = listener.incoming().collect();
+            drop(connections);
+        });
+        address
+    }
+
+    /// The time is the runtime's: it goes on when nothing else can.
+    #[tokio::test(start_paused = true)]
+    async fn a_store_has_longer_to_take_in_what_is_large() {
+        let config = ObjectsConfig::S3 {
+            endpoint: Some(silent()),
+            public_endpoint: None,
+            bucket: "blobs".to_owned(),
+            prefix: String::new(),
+            region: "us-east-1".to_owned(),
+            access_key: Some("key".to_owned()),
+            secret_key: Some("secret".to_owned()),
+        };
+        let bucket = Bucket::open(&config).unwrap();
+        for (size, least, most) in [
+            (LARGE, PATIENCE, PATIENCE_WITH_LARGE),
+            (LARGE + 1, PATIENCE_WITH_LARGE, Duration::MAX),
+        ] {
+            let begun = Instant::now();
+            let put = bucket.put("key", Bytes::from(vec![7; size])).await;
+            let waited = begun.elapsed();
+            assert!(
+                put.is_err() && waited >= least && waited < most,
+                "{waited:?}: {put:?}"
+            );
+        }
+    }
 }

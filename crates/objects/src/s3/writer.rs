@@ -258,7 +258,8 @@ impl PartWriter {
             let none = || io::Error::other("no multipart upload was begun");
             let Multipart { key, id } = multipart.ok_or_else(none)?;
             let (path, part) = (bucket.path(&key), PutPayload::from(part));
-            let put = bucket.client.put_part(&path, &id, number, part);
+            let client = bucket.to_put(part.content_length());
+            let put = client.put_part(&path, &id, number, part);
             put.await.map(|part| part.content_id).map_err(from_store)
         }
     }
