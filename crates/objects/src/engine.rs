@@ -143,14 +143,6 @@ impl Objects {
         }
     }
 
-    /// Whether clients may be reading an object without this server, by an address that they were given.
-    pub fn is_read_elsewhere(&self) -> bool {
-        match self {
-            Self::Directory(_) => false,
-            Self::S3(_) => true,
-        }
-    }
-
     /// An address at which anybody may read an object for a while, if the store can be read by others.
     pub async fn signed_address(&self, key: &str, lasting: Duration) -> io::Result<Option<String>> {
         match self {

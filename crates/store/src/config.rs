@@ -29,12 +29,15 @@ pub struct StoreConfig {
     /// No repository has many more uploads under way (some hundreds of each node), those included that nobody continues until they are
     /// given up.
     pub max_uploads: u32,
+    /// Clients read objects for so long by an address that they were given ([`Store::signed_address`](crate::Store::signed_address)): the object
+    /// of a blob that was taken apart stays for this time.
+    pub addresses_last: Duration,
     /// So many bytes of the root directory's disk stay free: with less, no blob and no manifest is taken.
     pub reserve: u64,
 }
 
 impl StoreConfig {
-    /// With nothing but a directory: embedded database, objects in files, a day of grace, no reserve.
+    /// With nothing but a directory: embedded database, objects in files, a day of grace, no addresses, no reserve.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         Self {
@@ -47,6 +50,7 @@ impl StoreConfig {
             max_manifest: 4 << 20,
             max_blob: 1 << 40,
             max_uploads: 10_000,
+            addresses_last: Duration::ZERO,
             reserve: 0,
         }
     }

@@ -388,7 +388,15 @@ mod tests {
 
     #[test]
     fn clients_are_sent_to_the_bucket_for_as_long_as_the_file_says() {
-        let redirect = |text: &str| parse(text).unwrap().api.redirect;
+        let redirect = |text: &str| {
+            let config = parse(text).unwrap();
+            // An object that clients may be reading by an address stays as long as that.
+            assert_eq!(
+                config.store.addresses_last,
+                config.api.redirect.unwrap_or_default()
+            );
+            config.api.redirect
+        };
         let bucket = "[storage.s3]\nbucket = \"b\"";
         for (lasting, seconds) in [("1m", 60), ("15m", 900), ("7d", 604_800)] {
             let text = format!("[storage]\nredirect = \"{lasting}\"\n{bucket}");

@@ -20,7 +20,7 @@ pub(super) fn store(
     max_manifest: u64,
     environment: Environment<'_>,
 ) -> Result<StoreConfig, Problem> {
-    let redirects = redirect(&storage)?.is_some();
+    let redirect = redirect(&storage)?;
     let database = match storage.postgres {
         None => DatabaseConfig::Embedded,
         Some(postgres) => database(postgres, environment)?,
@@ -34,7 +34,7 @@ pub(super) fn store(
                 endpoint: s3.endpoint,
                 public_endpoint: s3
                     .public_endpoint
-                    .map(|address| public(&address, redirects))
+                    .map(|address| public(&address, redirect.is_some()))
                     .transpose()?,
                 bucket: s3.bucket,
                 prefix: s3.prefix.trim_matches('/').to_owned(),
@@ -51,6 +51,7 @@ pub(super) fn store(
         grace: storage.grace.0,
         max_manifest,
         max_blob: storage.max_blob.0,
+        addresses_last: redirect.unwrap_or_default(),
         reserve: storage.reserve.0,
         ..StoreConfig::new(storage.root)
     })

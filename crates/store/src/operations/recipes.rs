@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -22,8 +21,6 @@ use xebec_objects::{BlobReader, new_key};
 
 /// So many chunks are recorded in one transaction. Those of a larger pack are recorded in several; without the rest, less is shared.
 const CHUNKS: usize = 4096;
-/// Clients that were given an address of an object may read it for so long, or for the grace time if that is shorter.
-const READ_ELSEWHERE: Duration = Duration::from_secs(60 * 60);
 /// No pack that is replaced has more recipes that need it.
 const MOST_USERS: usize = 100_000;
 
@@ -104,8 +101,8 @@ impl Store {
         Ok(())
     }
 
-    /// If a blob has a sound recipe, its own object is garbage from now on; `false` if it has none, or no object of its own. An object
-    /// that clients may be reading from an address that they were given is deleted an hour later.
+    /// If a blob has a sound recipe, its own object is garbage from now on; `false` if it has none, or no object of its own. Where
+    /// clients are given addresses, it is deleted when none lasts any more.
     ///
     /// # Errors
     /// If the database fails.
@@ -126,10 +123,7 @@ impl Store {
 
     /// For so many milliseconds clients may be reading an object of the main place that is garbage.
     pub(super) fn lingering(&self) -> u64 {
-        match self.inner.objects.is_read_elsewhere() {
-            true => milliseconds(READ_ELSEWHERE).min(self.grace()),
-            false => 0,
-        }
+        milliseconds(self.inner.config.addresses_last)
     }
 
     /// The recipe of a blob, and the packs that it needs; `None` if it has none.

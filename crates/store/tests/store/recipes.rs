@@ -312,15 +312,20 @@ async fn a_scrub_finds_wrong_bytes_in_packs_and_recipes() {
 
 #[tokio::test]
 async fn an_object_that_clients_may_be_reading_elsewhere_stays_for_a_while() {
-    for test in engines(|_| ()).await {
-        push_apart(&test.store, &name("a"), &of_chunks(&[1, 2])).await;
-        let lingers = usize::from(std::env::var_os(S3).is_some());
-        for _ in 0..2 {
-            files_become(&test, 2 + lingers).await;
-            let dry = test.store.collect(&CollectOptions { dry_run: true }).await;
-            // The other engines may be about to forget it.
-            assert!(dry.unwrap().objects == 0 || lingers == 0, "{}", test.engine);
-            collect(&test).await;
+    for (addresses_last, lingers) in [(Duration::ZERO, 0), (Duration::from_secs(3600), 1)] {
+        let with_addresses = |config: &mut StoreConfig| {
+            no_grace(config);
+            config.addresses_last = addresses_last;
+        };
+        for test in engines(with_addresses).await {
+            push_apart(&test.store, &name("a"), &of_chunks(&[1, 2])).await;
+            for _ in 0..2 {
+                files_become(&test, 2 + lingers).await;
+                let dry = test.store.collect(&CollectOptions { dry_run: true }).await;
+                // One that does not linger may be about to be forgotten.
+                assert!(dry.unwrap().objects == 0 || lingers == 0, "{}", test.engine);
+                collect(&test).await;
+            }
         }
     }
 }
