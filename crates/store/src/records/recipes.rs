@@ -239,10 +239,14 @@ pub(crate) fn note_sound(
     Ok(())
 }
 
-/// Takes the marks of all damaged packs and recipes away, in records whose packs and recipes are all read after it.
+/// Takes the marks of all damaged packs away, and of the recipes that need these, in records whose packs and recipes are all read after it. Another
+/// recipe keeps its mark, since its bytes may be right and yet make another blob.
 pub(crate) fn forget_damage(tx: &mut dyn Transaction) -> Result<(), DatabaseError> {
     tx.batch(
-        "UPDATE packs SET damaged = 0 WHERE damaged > 0; UPDATE recipes SET damaged = 0 WHERE damaged > 0;",
+        "UPDATE recipes SET damaged = 0 WHERE damaged > 0 AND EXISTS
+             (SELECT 1 FROM recipe_packs JOIN packs ON packs.id = recipe_packs.pack
+              WHERE recipe_packs.recipe = recipes.digest AND packs.damaged > 0);
+         UPDATE packs SET damaged = 0 WHERE damaged > 0;",
     )
 }
 
