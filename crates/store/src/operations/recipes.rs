@@ -48,7 +48,9 @@ impl Store {
         match self.inner.objects.put(&draft.object, pieces).await {
             Ok(()) => Ok(draft),
             Err(source) => {
-                self.drop_draft(&draft).await?;
+                if let Err(error) = self.drop_draft(&draft).await {
+                    tracing::warn!("{error}; a collection gives up what was to be a pack or recipe");
+                }
                 Err(StoreError::Object {
                     doing: "write a pack",
                     key: draft.object,

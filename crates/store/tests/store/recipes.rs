@@ -442,3 +442,24 @@ async fn a_restore_takes_a_mark_away_only_where_it_has_read_what_was_marked() {
         assert_eq!((restored.blobs, restored.pieces), (1, 4));
     }
 }
+
+/// The object could not be written: that is what the caller has to know, also if the database does not forget the draft.
+#[tokio::test]
+async fn what_comes_out_of_a_failed_draft_is_why_its_object_was_not_written() {
+    if !has_backups() {
+        return;
+    }
+    for test in engines(no_grace).await {
+        let root = test.directory.path().to_owned();
+        std::fs::remove_dir_all(root.join("objects")).unwrap();
+        std::fs::write(root.join("objects"), b"no directory").unwrap();
+        let refusing = std::thread::spawn(move || {
+            crate::upgrade::raw::Raw::open(&root).run(
+                "CREATE TRIGGER refused BEFORE DELETE ON drafts BEGIN SELECT RAISE(ABORT, 'refused'); END",
+            );
+        });
+        refusing.join().unwrap();
+        let error = test.store.put_draft(vec!["a pack".into()]).await.unwrap_err();
+        assert!(matches!(error, StoreError::Object { .. }), "{error}");
+    }
+}
