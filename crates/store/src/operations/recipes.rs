@@ -263,8 +263,8 @@ fn replace(
         return Ok(None);
     }
     // First, so that their chunks are looked for in the new ones.
-    recipes::leave(tx, old)?;
+    old.iter().try_for_each(|key| packs::condemn(tx, *key))?;
     let keys = record_packs(tx, new)?;
-    recipes::move_to(tx, users, &keys)?;
+    recipes::move_to(tx, old, &keys)?;
     Ok(Some(keys))
 }

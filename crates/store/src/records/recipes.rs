@@ -286,21 +286,22 @@ pub(crate) fn of_packs(
     Ok(users)
 }
 
-/// No recipe needs these packs any more, and they are condemned.
-pub(crate) fn leave(tx: &mut dyn Transaction, old: &[PackKey]) -> Result<(), DatabaseError> {
-    old.iter().try_for_each(|key| {
-        tx.execute("DELETE FROM recipe_packs WHERE pack = $1", &[(*key).into()])?;
-        packs::condemn(tx, *key)
-    })
-}
-
-/// These recipes need these packs from now on.
+/// Each recipe that needs one of the old packs needs all new ones from now on, and none of the old ones.
 pub(crate) fn move_to(
     tx: &mut dyn Transaction,
-    users: &BTreeMap<Digest, String>,
+    old: &[PackKey],
     new: &[PackKey],
 ) -> Result<(), DatabaseError> {
-    users
-        .keys()
-        .try_for_each(|user| new.iter().try_for_each(|key| need(tx, user, *key)))
+    for from in old {
+        for to in new {
+            // A recipe may need several of the old ones.
+            tx.execute(
+                "INSERT INTO recipe_packs (recipe, pack)
+                 SELECT recipe, CAST($2 AS BIGINT) FROM recipe_packs WHERE pack = $1 ON CONFLICT DO NOTHING",
+                &[(*from).into(), (*to).into()],
+            )?;
+        }
+        tx.execute("DELETE FROM recipe_packs WHERE pack = $1", &[(*from).into()])?;
+    }
+    Ok(())
 }

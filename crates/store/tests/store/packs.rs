@@ -106,6 +106,10 @@ async fn users(store: &Store, blobs: &[&[u8]]) -> BTreeMap<Digest, String> {
     users
 }
 
+fn keys(packs: &[PackRecord]) -> Vec<PackKey> {
+    packs.iter().map(|pack| pack.key).collect()
+}
+
 // One function, since each step needs what the one before it left.
 #[tokio::test]
 async fn packs_are_replaced_if_the_same_recipes_need_them() {
@@ -115,19 +119,13 @@ async fn packs_are_replaced_if_the_same_recipes_need_them() {
         for bytes in [&one, &two] {
             push_apart(store, &a, bytes).await;
         }
-        let old: Vec<PackKey> = store
-            .packs(9, None)
-            .await
-            .unwrap()
-            .items
-            .iter()
-            .map(|pack| pack.key)
-            .collect();
+        let old = keys(&store.packs(9, None).await.unwrap().items);
         assert_eq!(old.len(), 2);
         let pieces: [&[u8]; 5] = [&[1; CHUNK], &[2; CHUNK], &[3; CHUNK], &[1, 2], &[2, 3]];
+        let (first, second) = pieces.split_at(2);
         let replacement = PackReplacement {
             old: old.clone(),
-            new: vec![pack(store, &pieces).await],
+            new: vec![pack(store, first).await, pack(store, second).await],
             users: users(store, &[&one, &two]).await,
         };
         let layers = [&one, &two, &three].map(|bytes| layer(bytes)).to_vec();
@@ -165,10 +163,19 @@ async fn packs_are_replaced_if_the_same_recipes_need_them() {
             "the old ones are gone"
         );
         let after = store.recipe(&digest(&one)).await.unwrap().unwrap();
-        assert_eq!((after.object, after.packs.len()), (before.object, 1));
-        let new = after.packs[0].key;
-        let here = store.chunks_here(&replacement.new[0].chunks).await.unwrap();
-        assert!(here.iter().all(|key| *key == Some(new)), "{here:?}");
+        assert_eq!(after.object, before.object);
+        let new = keys(&after.packs);
+        assert!(new.len() == 2 && new.iter().all(|key| !old.contains(key)));
+        for pack in &replacement.new {
+            let here = store.chunks_here(&pack.chunks).await.unwrap();
+            let its = here[0].filter(|key| new.contains(key));
+            assert!(its.is_some() && here.iter().all(|key| *key == its), "{here:?}");
+        }
+        // The second needed both old ones; the third has a pack of its own, too.
+        let recipe = store.recipe(&digest(&two)).await.unwrap().unwrap();
+        assert_eq!(keys(&recipe.packs), new);
+        let recipe = store.recipe(&digest(&three)).await.unwrap().unwrap();
+        assert_eq!(recipe.packs.len(), 3);
         assert_nothing_forgotten(test.directory.path());
         let collected = collect(&test).await;
         assert_eq!(collected.packs, 2);
@@ -183,6 +190,8 @@ async fn packs_are_replaced_if_the_same_recipes_need_them() {
             assert_eq!(contents(store, &blob).await, *bytes);
             assert!(store.has_object(&blob).await);
         }
-        assert_eq!(store.pack_users(new, 9, None).await.unwrap().items.len(), 3);
+        for key in new {
+            assert_eq!(store.pack_users(key, 9, None).await.unwrap().items.len(), 3);
+        }
     }
 }
