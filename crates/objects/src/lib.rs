@@ -5,7 +5,7 @@
 //!
 //! Promise: an object is durable, its name included, when its writer has completed. A writer that goes on with an object of another one loses none of
 //! the bytes that this has noted, and what a dead writer sent late overwrites nothing. A reader takes one piece of 64 KiB at a time; a writer to S3
-//! a part of 5 MiB, and more only beyond 5 GB.
+//! a part of 5 MiB, and more only beyond 5 GB. An object that is put in one piece is in memory as a whole: its caller bounds it, the store at 64 MiB.
 //!
 //! May use: `kernel`, and no other crate of Xebec.
 

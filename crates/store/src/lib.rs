@@ -11,9 +11,9 @@
 //! * A blob that was promised to a client, by an upload, a mount or [`Store::blob`], stays for half the grace time, even if
 //!   collections run meanwhile; one that a manifest names stays until the manifest goes.
 //! * A blob's object goes only in a transaction that sees its proven recipe and all packs that this needs; no pack goes that a recipe needs.
-//! * An upload takes three batches of 128 KiB of memory, whatever its size; a reader takes one piece of 128 KiB at a time. An upload to
+//! * An upload takes three batches of 128 KiB of memory, whatever its size; a reader takes one piece of 64 KiB at a time. An upload to
 //!   S3 takes a part more, which has 5 MiB, and more only beyond 5 GB; and all of them together take 80 MiB at most for parts that are on
-//!   their way ahead.
+//!   their way ahead. A pack or recipe is in memory while it is written: [`LARGEST_PIECE`] at most.
 //!
 //! # Crates that it may use
 //!

@@ -18,7 +18,8 @@ const MANIFESTS: usize = 4;
 /// The blobs that a scrub reads, and how fast.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScrubOptions {
-    /// So many bytes a second at most; as fast as it goes, if none.
+    /// So many bytes of objects a second at most; as fast as it goes, if none. A blob is restored as fast as it goes; then the scrub waits for as
+    /// long as that rate gives the blob's bytes.
     pub bytes_per_second: Option<u64>,
     /// Leaves out blobs that were read within this time and were sound, so that a scrub that was ended goes on where it was.
     pub not_within: Duration,
@@ -46,7 +47,7 @@ pub struct Scrubbed {
     pub not_restored: u64,
     /// Manifests that were read.
     pub manifests: u64,
-    /// Bytes that were read.
+    /// Bytes that were read of objects and manifests. What was read once more to restore blobs is not among them.
     pub bytes: u64,
     /// Blobs with wrong bytes. From now on they are absent until somebody pushes them again: that mends them.
     pub damaged: Vec<Digest>,
