@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use xebec_kernel::clock::milliseconds_since_1970;
@@ -20,8 +19,8 @@ use crate::records::garbage;
 use crate::records::intact::main_key;
 use crate::sessions::Sessions;
 use crate::upload_counts::UploadCounts;
-use crate::watched::{Check, Lately, Remembered, Sums, Transactions, Waiting};
-use xebec_objects::{BlobReader, Hasher, Objects};
+use crate::watched::{Lately, Remembered, Sums, Transactions, Waiting};
+use xebec_objects::{BlobReader, Objects};
 use xebec_placement::PlaceName;
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
@@ -45,26 +44,7 @@ pub trait Restore: Send + Sync {
     ///
     /// # Errors
     /// If something cannot be read now: that says nothing of the blob.
-    fn is_exact(&self, store: &Store, blob: &Blob) -> BoxFuture<'static, Result<bool>> {
-        let (reading, blob) = (self.read(store, blob, 0..blob.size), blob.clone());
-        Box::pin(async move {
-            let mut pieces = match reading.await {
-                Ok(pieces) => pieces,
-                Err(StoreError::Lost(_)) => return Ok(false),
-                Err(error) => return Err(error),
-            };
-            let (mut hasher, mut size) = (Hasher::new(blob.digest.algorithm()), 0);
-            while let Some(piece) = pieces.next().await {
-                let piece = piece.map_err(|source| StoreError::System {
-                    doing: "restore a blob",
-                    source,
-                })?;
-                hasher.update(&piece);
-                size += piece.len() as u64;
-            }
-            Ok(size == blob.size && hasher.finish() == blob.digest)
-        })
-    }
+    fn is_exact(&self, store: &Store, blob: &Blob) -> BoxFuture<'static, Result<bool>>;
 }
 
 pub(crate) struct Inner {
@@ -81,7 +61,7 @@ pub(crate) struct Inner {
     pub(crate) waiting: Remembered<Waiting>,
     pub(crate) last_space: Remembered<Arc<Space>>,
     pub(crate) space: Lately<Arc<Space>>,
-    pub(crate) answered: Check,
+    pub(crate) answered: Lately<Result<(), String>>,
     pub(crate) restorer: OnceLock<Arc<dyn Restore>>,
     pub(crate) reads: Mutex<Transactions>,
     pub(crate) writes: Mutex<Transactions>,
@@ -127,7 +107,7 @@ impl Store {
                 waiting: Remembered::default(),
                 last_space: Remembered::default(),
                 space: Lately::default(),
-                answered: Check::default(),
+                answered: Lately::default(),
                 restorer: OnceLock::new(),
                 reads: Mutex::default(),
                 writes: Mutex::default(),

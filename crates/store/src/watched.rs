@@ -97,29 +97,6 @@ impl<T: Clone> Remembered<T> {
     }
 }
 
-/// A check whose outcome counts for a while. A caller that comes meanwhile waits for the one that is under way.
-#[derive(Default)]
-pub(crate) struct Check(tokio::sync::Mutex<Option<(Instant, Result<(), String>)>>);
-
-impl Check {
-    /// The outcome, which is no older than `age`.
-    pub(crate) async fn outcome(
-        &self,
-        age: Duration,
-        check: impl Future<Output = Result<(), String>>,
-    ) -> Result<(), String> {
-        let mut last = self.0.lock().await;
-        if let Some((at, outcome)) = &*last
-            && at.elapsed() < age
-        {
-            return outcome.clone();
-        }
-        let outcome = check.await;
-        *last = Some((Instant::now(), outcome.clone()));
-        outcome
-    }
-}
-
 /// A value that is read again when it is old and somebody wants it. All others who want it meanwhile wait for that one.
 pub(crate) struct Lately<T>(tokio::sync::Mutex<Option<(Instant, T)>>);
 

@@ -154,7 +154,7 @@ async fn push_images(store: Store) {
     let mut random = fastrand::Rng::new();
     let mut pairs = VecDeque::new();
     loop {
-        while store.dedup_waits().await.unwrap() > MOST_WAITING {
+        while store.space().await.unwrap().waiting > MOST_WAITING {
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
         let pair = random.u64(5..1_000_000_000);

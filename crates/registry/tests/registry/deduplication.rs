@@ -356,7 +356,7 @@ async fn nothing_is_taken_apart_while_nothing_may_be_written() {
     let running = tokio::spawn(background.run());
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(world.is_intact("team/app", &digest).await);
-    assert_eq!(world.store().dedup_waits().await.unwrap(), 2);
+    assert_eq!(world.store().space().await.unwrap().waiting, 2);
     std::fs::remove_file(&file).unwrap();
     until("it is taken apart", async || {
         !world.is_intact("team/app", &digest).await

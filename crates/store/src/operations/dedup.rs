@@ -104,15 +104,6 @@ impl Store {
         Ok(Page::cut(found, n))
     }
 
-    /// How many blobs wait.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn dedup_waits(&self) -> Result<u64> {
-        self.read_records("count what waits to be taken apart", |tx| dedup::waiting(tx))
-            .await
-    }
-
     /// The room that blobs, packs and recipes take up, and why blobs stay intact. This reads the records of all of them.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Figures of a store's contents, and whether its engines answer, for those who watch it. Watchers ask often: sums over all records are
 //! read again only now and then, in the background, and the object store is asked once in some seconds.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,7 +132,10 @@ impl Store {
                 asked.map_err(|_| format!("the object store does not answer within {PATIENCE:?}"))?;
             answered.map_err(|error| error.to_string())
         };
-        self.inner.answered.outcome(ANSWERED, check).await
+        // That it does not answer counts for as long.
+        let outcome = async { Ok::<_, Infallible>(check.await) };
+        let Ok(answered) = self.inner.answered.get(ANSWERED, outcome).await;
+        answered
     }
 
     /// Asks for an object that is there: an access key that may read objects, but not list them, is not told that one is missing.

@@ -140,12 +140,6 @@ pub(crate) fn intact_and_done(
     rows.into_iter().map(|mut row| row.parsed(0)).collect()
 }
 
-/// How many blobs wait.
-pub(crate) fn waiting(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
-    let row = tx.first("SELECT COUNT(*) FROM blobs WHERE dedup_state = 'waiting'", &[])?;
-    row.map_or(Ok(0), |mut row| row.unsigned(0))
-}
-
 /// Four figures in one row.
 fn figures(tx: &mut dyn Transaction, sql: &str) -> Result<[u64; 4], DatabaseError> {
     let mut found = [0; 4];

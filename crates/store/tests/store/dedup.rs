@@ -20,7 +20,7 @@ async fn blobs_are_taken_once_each_the_oldest_first() {
             push(store, &a, bytes).await.unwrap();
             pause().await;
         }
-        assert_eq!(store.dedup_waits().await.unwrap(), 3, "{}", test.engine);
+        assert_eq!(store.space().await.unwrap().waiting, 3, "{}", test.engine);
         let first = store.take_dedup(LEASE, 5).await.unwrap().unwrap();
         assert_eq!((first.blob.digest.clone(), first.tries), (digest(b"first"), 1));
         let second = store.take_dedup(LEASE, 5).await.unwrap().unwrap();
@@ -89,7 +89,7 @@ async fn many_small_blobs_keep_no_large_one_waiting() {
         push(store, &a, b"large").await.unwrap();
         let task = store.take_dedup(LEASE, 5).await.unwrap().unwrap();
         assert_eq!(task.blob.digest, digest(b"large"), "{}", test.engine);
-        assert_eq!(store.dedup_waits().await.unwrap(), 1);
+        assert_eq!(store.space().await.unwrap().waiting, 1);
     }
 }
 

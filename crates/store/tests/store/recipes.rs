@@ -215,7 +215,7 @@ async fn a_push_of_a_blob_that_is_kept_as_a_recipe_mends_what_is_lost() {
             assert!(mended.object.is_some());
             assert_eq!(store.recipe(&blob.digest).await.unwrap(), None);
             assert_eq!(contents(store, &mended).await, bytes);
-            assert_eq!(store.dedup_waits().await.unwrap(), 1);
+            assert_eq!(store.space().await.unwrap().waiting, 1);
             take_all(store, true).await;
             for _ in 0..2 {
                 collect(&test).await;
@@ -285,7 +285,7 @@ async fn a_scrub_finds_wrong_bytes_in_packs_and_recipes() {
         let blob = store.peek_blob(&a, &digest(&sound)).await.unwrap().unwrap();
         assert_eq!(contents(store, &blob).await, sound);
         assert_eq!(
-            store.dedup_waits().await.unwrap(),
+            store.space().await.unwrap().waiting,
             1,
             "the one that is intact waits"
         );

@@ -94,6 +94,17 @@ impl Restore for Toy {
             Err(lost())
         })
     }
+
+    fn is_exact(&self, store: &Store, blob: &Blob) -> BoxFuture<'static, Result<bool>> {
+        let reading = self.read(store, blob, 0..blob.size);
+        Box::pin(async move {
+            match reading.await {
+                Ok(_) => Ok(true),
+                Err(StoreError::Lost(_)) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
 }
 
 pub(crate) fn with_toy(store: &Store) -> &Store {

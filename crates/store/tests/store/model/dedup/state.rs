@@ -1,5 +1,6 @@
 //! The records and objects of two blobs with a chunk in common, their recipes, and packs that have the chunk.
 
+pub(super) use super::super::state::Object;
 use super::Variant;
 use super::clients::Client;
 
@@ -22,14 +23,6 @@ pub(super) fn pack_key(pack: usize) -> usize {
 /// The key of the recipe that a client writes.
 pub(super) fn recipe_key(client: usize) -> usize {
     4 + 2 * client
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Object {
-    #[default]
-    Absent,
-    Part,
-    Whole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
