@@ -65,6 +65,7 @@ pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
             false => say(&scrubbed, &damages),
         }
         let is_sound = scrubbed.unreadable.is_empty()
+            && scrubbed.damaged_pieces == 0
             && scrubbed.damaged_manifests.is_empty()
             && damages.iter().all(|damage| damage.mended.is_some());
         Ok(match is_sound {
@@ -151,7 +152,14 @@ fn say(scrubbed: &Scrubbed, damages: &[Damage]) {
             "{digest}  is a manifest with other bytes than its digest says: the database is damaged. Push the manifest again, or restore a backup"
         );
     }
+    if scrubbed.damaged_pieces > 0 {
+        outln!(
+            "{} packs or recipes have wrong bytes or none: blobs that were kept by them alone are damaged, and the others are taken apart again",
+            scrubbed.damaged_pieces
+        );
+    }
     let bad = damages.len() + scrubbed.unreadable.len() + scrubbed.damaged_manifests.len();
+    let bad = bad as u64 + scrubbed.damaged_pieces;
     outln!(
         "read {} blobs, {} packs and recipes and {} manifests, {}{}: {}",
         scrubbed.blobs,

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Notify;
 use xebec_store::{
-    Algorithm, Blob, Digest, NewManifest, Reference, ReferenceKind, RepositoryName, Store, StoreConfig,
+    Algorithm, Blob, Digest, NewManifest, NewPack, NewRecipe, Recording, Reference, ReferenceKind,
+    RepositoryName, Store, StoreConfig,
 };
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::{UpstreamSettings, Upstreams};
@@ -354,4 +355,36 @@ async fn a_damaged_manifest_is_named_and_mended_by_a_push() {
     let store = Store::open(&config).await.unwrap();
     store.put_manifest(&name, &new, &[]).await.unwrap();
     assert_eq!(run(&["scrub", "--root", text(&root)]).await.1, 0);
+}
+
+/// No blob is damaged by it, and yet the disk has lost bytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scrub_says_that_a_pack_is_damaged_whose_blob_is_intact() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    let store = Store::open(&StoreConfig::new(&root)).await.unwrap();
+    let blob = blob(&store, &"team/app".parse().unwrap(), b"intact").await;
+    let pack = store.put_draft(vec!["pack".into()]).await.unwrap();
+    let recipe = NewRecipe {
+        blob,
+        recipe: store.put_draft(vec!["recipe".into()]).await.unwrap(),
+        checksum: Digest::of(Algorithm::Sha256, b"recipe"),
+        plain: 6,
+        packs: vec![NewPack {
+            draft: pack.clone(),
+            checksum: Digest::of(Algorithm::Sha256, b"pack"),
+            plain: 6,
+            chunks: vec![[1; 32]],
+        }],
+        uses: Vec::new(),
+    };
+    let recorded = store.record_recipe(&recipe).await.unwrap();
+    assert!(matches!(recorded, Recording::Recorded(_)), "{recorded:?}");
+    let (report, code) = run(&["scrub", "--root", text(&root)]).await;
+    assert_eq!(code, 0, "{report}");
+    damage(&root.join("objects").join(&pack.object));
+    let (report, code) = run(&["scrub", "--root", text(&root)]).await;
+    assert_eq!(code, 3, "{report}");
+    assert!(report.contains("1 packs or recipes have wrong bytes"), "{report}");
+    assert!(report.contains("1 are not as they should be"), "{report}");
 }
