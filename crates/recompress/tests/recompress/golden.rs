@@ -1,7 +1,11 @@
 //! Descriptions of version 1, with corrections of version 1, that were written once: they make the same streams for ever.
 //!
-//! `golden/` has them, and `golden/streams.txt` the length and digest of each stream. Never make them anew: a change of a predictor or of an encoder
-//! that these tests notice is another version (`docs/formats/recompression.md`).
+//! `golden/NAME` is a description, and `golden/NAME.txt` the length and digest of its stream. They were written once, by
+//! `XEBEC_WRITE_GOLDEN=1 cargo test -p xebec-recompress golden`, which writes only what is not there. Never make them anew: a change of a predictor or of
+//! an encoder that these tests notice is another version (`docs/formats/recompression.md`).
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use sha2::{Digest, Sha256};
 
@@ -13,19 +17,41 @@ use xebec_deflate::encoders::{Encoder, Output};
 use xebec_recompress::Description;
 use xebec_testkit::corpus;
 
-const STREAMS: &str = include_str!("../../golden/streams.txt");
-const DESCRIPTIONS: [(&str, &[u8]); 10] = [
-    ("go", include_bytes!("../../golden/go")),
-    ("pgzip", include_bytes!("../../golden/pgzip")),
-    ("corrections", include_bytes!("../../golden/corrections")),
-    ("corrections-1", include_bytes!("../../golden/corrections-1")),
-    ("corrections-9", include_bytes!("../../golden/corrections-9")),
-    ("zstd", include_bytes!("../../golden/zstd")),
-    ("zstd-1", include_bytes!("../../golden/zstd-1")),
-    ("zstd-5", include_bytes!("../../golden/zstd-5")),
-    ("zstd-9", include_bytes!("../../golden/zstd-9")),
-    ("zstd-frames", include_bytes!("../../golden/zstd-frames")),
+const NAMES: [&str; 10] = [
+    "go",
+    "pgzip",
+    "corrections",
+    "corrections-1",
+    "corrections-9",
+    "zstd",
+    "zstd-1",
+    "zstd-5",
+    "zstd-9",
+    "zstd-frames",
 ];
+
+/// A name, its description, and the length and digest of its stream.
+type Golden = (&'static str, Vec<u8>, String);
+
+static GOLDEN: LazyLock<[Golden; 10]> = LazyLock::new(|| NAMES.map(golden));
+
+/// Reads it. What is not there is written if that is wanted.
+fn golden(name: &'static str) -> Golden {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden");
+    let (description, line) = (folder.join(name), folder.join(format!("{name}.txt")));
+    if std::env::var_os("XEBEC_WRITE_GOLDEN").is_some() && !description.exists() {
+        let stream = stream(name);
+        let (made, _) = take_apart(&stream, 1 << 20).unwrap();
+        std::fs::write(&description, made.to_bytes()).unwrap();
+        std::fs::write(&line, digest(&stream) + "\n").unwrap();
+    }
+    let line = std::fs::read_to_string(&line).unwrap();
+    (
+        name,
+        std::fs::read(&description).unwrap(),
+        line.trim_end().to_owned(),
+    )
+}
 
 /// The plain bytes of a golden description. Some have two slices or more, of which the later ones hold little.
 fn plain(name: &str) -> Vec<u8> {
@@ -50,16 +76,12 @@ fn digest(stream: &[u8]) -> String {
 
 #[test]
 fn golden_descriptions_make_the_same_streams_for_ever() {
-    for (name, bytes) in DESCRIPTIONS {
+    for (name, bytes, line) in &*GOLDEN {
         let description = Description::from_bytes(bytes).unwrap();
-        assert_eq!(description.to_bytes(), bytes, "{name}");
+        assert_eq!(description.to_bytes(), *bytes, "{name}");
         let plain = plain(name);
         let stream = restore(&description, &plain, 100_000);
-        let line = format!("{name} {}", digest(&stream));
-        assert!(
-            STREAMS.lines().any(|golden| golden == line),
-            "{line} is not what it was"
-        );
+        assert_eq!(digest(&stream), *line, "{name} is not what it was");
         // And each part by itself.
         for place in description.places() {
             let needs = &plain[place.needs.start as usize..place.needs.end as usize];
@@ -71,7 +93,9 @@ fn golden_descriptions_make_the_same_streams_for_ever() {
 
 #[test]
 fn golden_descriptions_have_all_kinds_of_parts() {
-    let shares = DESCRIPTIONS.map(|(_, bytes)| Description::from_bytes(bytes).unwrap().shares());
+    let shares = GOLDEN
+        .each_ref()
+        .map(|(_, bytes, _)| Description::from_bytes(bytes).unwrap().shares());
     assert!(shares.iter().any(|shares| shares.encoder > 0 && shares.kept > 0));
     assert!(
         shares
@@ -122,18 +146,4 @@ fn member(head: &[u8; 6], mut encoder: impl Encoder, plain: &[u8]) -> Vec<u8> {
     stream.extend(output.bits.take());
     stream.extend([7; 8]);
     stream
-}
-
-#[test]
-#[ignore = "writes golden descriptions, which never change; for those of a new version only"]
-fn golden_descriptions_are_written() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/");
-    let mut streams = String::new();
-    for (name, _) in DESCRIPTIONS {
-        let stream = stream(name);
-        let (description, _) = take_apart(&stream, 1 << 20).unwrap();
-        std::fs::write(format!("{folder}{name}"), description.to_bytes()).unwrap();
-        streams += &format!("{name} {}\n", digest(&stream));
-    }
-    std::fs::write(format!("{folder}streams.txt"), streams).unwrap();
 }
