@@ -29,7 +29,7 @@ pub(crate) struct DeflateTaker {
     stage: Stage,
     /// Encoders that were not refuted, the likeliest first.
     candidates: Vec<Method>,
-    /// Encoders that were refuted.
+    /// How many encoders were refuted while all were tried. Those that were followed and differed later are not counted: each gives way once.
     pub(crate) tries: usize,
 }
 

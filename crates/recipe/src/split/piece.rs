@@ -25,7 +25,8 @@ impl Cutter {
 pub enum Piece<'a> {
     /// Bytes of the frame: headers, padding, records, short files. Two of these may follow each other.
     Inline(&'a [u8]),
-    /// So many zeros: 4 KiB or more.
+    /// So many zeros: 4 KiB or more of the frame, 64 KiB or more of a file, or a whole file of nothing else, which may be as short as a file that is
+    /// no part of the frame (128 bytes), and shorter if the stream ends in it.
     Zeros(u64),
     /// Contents of a file, or of bytes that are no tar stream: at least one byte and at most [`MOST_CHUNK`](crate::MOST_CHUNK).
     Chunk {
