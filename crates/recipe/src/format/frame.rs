@@ -1,5 +1,7 @@
 //! The frame in columns, and back.
 
+use std::ops::Range;
+
 use super::BLOCK;
 use super::header::{Block, FIELDS, FORMS, Guess, MODIFIED, NAME, complete, form_of, kind};
 use crate::numbers::{Reader, put};
@@ -7,21 +9,21 @@ use crate::numbers::{Reader, put};
 /// How many columns there are.
 pub(super) const COLUMNS: usize = 7;
 
-/// The frame in columns.
+/// The frame in columns, that are written or read.
 #[derive(Default)]
-pub(super) struct Columns {
+pub(super) struct Columns<C> {
     /// For each block a number: below [`FORMS`] it is a header with that form of a checksum; n + [`FORMS`] are n bytes, and zeros up to the block's end.
-    pub(super) blocks: Vec<u8>,
+    blocks: C,
     /// For each header its kind, and which fields are not as guessed.
-    pub(super) heads: Vec<u8>,
+    heads: C,
     /// For each such field, how much of its beginning is as guessed, and how many bytes follow before zeros.
-    pub(super) lengths: Vec<u8>,
+    lengths: C,
     /// These bytes, of names, of times, and of other fields.
-    pub(super) names: Vec<u8>,
-    pub(super) times: Vec<u8>,
-    pub(super) others: Vec<u8>,
+    names: C,
+    times: C,
+    others: C,
     /// The bytes of other blocks.
-    pub(super) bytes: Vec<u8>,
+    bytes: C,
 }
 
 /// A part of the frame: where it is in the plain bytes, and how many bytes that are not frame follow it.
@@ -64,7 +66,7 @@ fn seeming_size(next: Option<u64>, after: u64) -> u64 {
 
 /// Takes spans apart.
 pub(super) struct Encoder {
-    columns: Columns,
+    columns: Columns<Vec<u8>>,
     guess: Guess,
 }
 
@@ -133,14 +135,14 @@ impl Encoder {
     }
 
     /// The columns of all spans.
-    pub(super) fn finish(self) -> Columns {
+    pub(super) fn finish(self) -> Columns<Vec<u8>> {
         self.columns
     }
 }
 
-impl Columns {
+impl<C> Columns<C> {
     /// The column for the bytes of a field.
-    fn of(&mut self, field: &std::ops::Range<usize>) -> &mut Vec<u8> {
+    fn of(&mut self, field: &Range<usize>) -> &mut C {
         match field {
             field if *field == NAME => &mut self.names,
             field if *field == MODIFIED => &mut self.times,
@@ -149,7 +151,7 @@ impl Columns {
     }
 
     /// All columns, in the order of the format.
-    pub(super) fn all(&self) -> [&Vec<u8>; COLUMNS] {
+    pub(super) fn all(&self) -> [&C; COLUMNS] {
         [
             &self.blocks,
             &self.heads,
@@ -164,13 +166,7 @@ impl Columns {
 
 /// Puts spans together again.
 pub(super) struct Decoder<'c> {
-    blocks: Reader<'c>,
-    heads: Reader<'c>,
-    lengths: Reader<'c>,
-    names: Reader<'c>,
-    times: Reader<'c>,
-    others: Reader<'c>,
-    bytes: Reader<'c>,
+    columns: Columns<Reader<'c>>,
     guess: Guess,
 }
 
@@ -179,13 +175,15 @@ impl<'c> Decoder<'c> {
         let [blocks, heads, lengths, names, times, others, bytes] =
             columns.each_ref().map(|column| Reader(column));
         Decoder {
-            blocks,
-            heads,
-            lengths,
-            names,
-            times,
-            others,
-            bytes,
+            columns: Columns {
+                blocks,
+                heads,
+                lengths,
+                names,
+                times,
+                others,
+                bytes,
+            },
             guess: Guess::new(),
         }
     }
@@ -194,10 +192,10 @@ impl<'c> Decoder<'c> {
     pub(super) fn span(&mut self, span: Span, inline: &mut Vec<u8>) -> Option<()> {
         let mut blocks = span.blocks().peekable();
         while let Some(length) = blocks.next() {
-            match self.blocks.number()? {
+            match self.columns.blocks.number()? {
                 form if form < FORMS && length == BLOCK => {
                     let next = match blocks.peek() {
-                        Some(_) => Some({ self.blocks }.number()?),
+                        Some(_) => Some({ self.columns.blocks }.number()?),
                         None => None,
                     };
                     let block = self.header(seeming_size(next, span.after), form)?;
@@ -205,7 +203,7 @@ impl<'c> Decoder<'c> {
                 }
                 number => {
                     let own = number.checked_sub(FORMS).filter(|&own| own <= length as u64)?;
-                    inline.extend_from_slice(self.bytes.bytes(own)?);
+                    inline.extend_from_slice(self.columns.bytes.bytes(own)?);
                     inline.resize(inline.len() + length - own as usize, 0);
                 }
             }
@@ -214,8 +212,8 @@ impl<'c> Decoder<'c> {
     }
 
     fn header(&mut self, size: u64, form: u64) -> Option<Block> {
-        let kind = *self.heads.bytes(1)?.first()?;
-        let flags = self.heads.number()?;
+        let kind = *self.columns.heads.bytes(1)?.first()?;
+        let flags = self.columns.heads.number()?;
         if flags >> FIELDS.len() != 0 {
             return None;
         }
@@ -224,13 +222,8 @@ impl<'c> Decoder<'c> {
             if flags >> bit & 1 == 0 {
                 continue;
             }
-            let &[shared, length] = self.lengths.bytes(2)?.first_chunk()?;
-            let column = match &range {
-                field if *field == NAME => &mut self.names,
-                field if *field == MODIFIED => &mut self.times,
-                _ => &mut self.others,
-            };
-            let own = column.bytes(u64::from(length))?;
+            let &[shared, length] = self.columns.lengths.bytes(2)?.first_chunk()?;
+            let own = self.columns.of(&range).bytes(u64::from(length))?;
             let rest = block.get_mut(range)?.get_mut(usize::from(shared)..)?;
             let (to, zeros) = rest.split_at_mut_checked(own.len())?;
             to.copy_from_slice(own);
@@ -243,16 +236,6 @@ impl<'c> Decoder<'c> {
 
     /// Whether all columns are used up.
     pub(super) fn is_at_end(&self) -> bool {
-        [
-            self.blocks,
-            self.heads,
-            self.lengths,
-            self.names,
-            self.times,
-            self.others,
-            self.bytes,
-        ]
-        .iter()
-        .all(|column| column.0.is_empty())
+        self.columns.all().iter().all(|column| column.0.is_empty())
     }
 }

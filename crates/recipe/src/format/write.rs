@@ -33,7 +33,7 @@ impl Recipe {
     }
 
     /// The frame in columns.
-    fn frame(&self) -> frame::Columns {
+    fn frame(&self) -> frame::Columns<Vec<u8>> {
         let mut encoder = frame::Encoder::new();
         let mut rest = &self.inline[..];
         for span in parts::spans(&self.entries) {

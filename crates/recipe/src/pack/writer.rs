@@ -1,6 +1,6 @@
 //! Makes a pack.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use sha2::{Digest, Sha256};
 
@@ -59,8 +59,7 @@ pub struct PackWriter {
     chunks: Vec<Waiting>,
     /// How many bytes these have.
     plain_bytes: u64,
-    /// The number of each chunk among these.
-    known: HashMap<ChunkId, usize>,
+    known: HashSet<ChunkId>,
 }
 
 /// A chunk that was added.
@@ -77,7 +76,7 @@ impl PackWriter {
             options,
             chunks: Vec::new(),
             plain_bytes: 0,
-            known: HashMap::new(),
+            known: HashSet::new(),
         }
     }
 
@@ -90,14 +89,14 @@ impl PackWriter {
         if bytes.is_empty() || bytes.len() > MOST_CHUNK {
             return Err(CannotAdd::Length(bytes.len()));
         }
-        if self.known.contains_key(&id) {
+        if self.known.contains(&id) {
             return Ok(());
         }
         if self.plain_bytes() + bytes.len() as u64 > MOST_PACK || self.chunks.len() == MOST_CHUNKS {
             return Err(CannotAdd::Full);
         }
         self.plain_bytes += bytes.len() as u64;
-        self.known.insert(id, self.chunks.len());
+        self.known.insert(id);
         self.chunks.push(Waiting {
             key: Key::of(hint),
             id,
@@ -109,22 +108,6 @@ impl PackWriter {
     /// How many plain bytes were added. A pack should have some tens of MB.
     pub fn plain_bytes(&self) -> u64 {
         self.plain_bytes
-    }
-
-    /// Whether a chunk was added.
-    pub fn contains(&self, id: &ChunkId) -> bool {
-        self.known.contains_key(id)
-    }
-
-    /// The plain bytes of a chunk that was added.
-    pub fn get(&self, id: &ChunkId) -> Option<&[u8]> {
-        let number = self.known.get(id)?;
-        self.chunks.get(*number).map(|chunk| &chunk.bytes[..])
-    }
-
-    /// How many chunks were added.
-    pub fn chunks(&self) -> usize {
-        self.chunks.len()
     }
 
     /// Sorts and compresses what was added. This is where the time goes.

@@ -64,11 +64,7 @@ impl RecipeBuilder {
     }
 
     /// Adds bytes of the frame. Those that follow others are one part with them.
-    ///
-    /// # Errors
-    ///
-    /// [`CannotBuild`].
-    pub fn add_inline(&mut self, bytes: &[u8]) -> Result<(), CannotBuild> {
+    fn add_inline(&mut self, bytes: &[u8]) -> Result<(), CannotBuild> {
         self.check(bytes.len() as u64)?;
         let at = self.recipe.inline.len();
         self.recipe.inline.extend_from_slice(bytes);
@@ -77,11 +73,7 @@ impl RecipeBuilder {
     }
 
     /// Adds zeros. Those that follow others are one part with them.
-    ///
-    /// # Errors
-    ///
-    /// [`CannotBuild`].
-    pub fn add_zeros(&mut self, length: u64) -> Result<(), CannotBuild> {
+    fn add_zeros(&mut self, length: u64) -> Result<(), CannotBuild> {
         self.check(0)?;
         self.add_entry(length, Source::Zeros, |before| before == Source::Zeros)
     }

@@ -62,8 +62,6 @@ impl Part<'_> {
 pub struct PartIn<'r> {
     /// The whole part.
     pub part: Part<'r>,
-    /// Where it begins in the plain bytes.
-    pub start: u64,
     /// The bytes of the part that are in the range, counted from the part's beginning. Never empty.
     pub within: Range<u64>,
 }
@@ -129,7 +127,6 @@ impl Recipe {
                 let end = range.end.saturating_sub(start).min(part.length());
                 PartIn {
                     part,
-                    start,
                     within: begin..end,
                 }
             })
