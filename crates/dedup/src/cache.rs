@@ -26,6 +26,8 @@ struct Slot<V> {
     /// Of the value, once it is there.
     weight: u64,
     used: u64,
+    /// So many ask for it now.
+    asking: usize,
 }
 
 /// How often values were there, were waited for, or had to be made.
@@ -59,7 +61,8 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         hits: &Mutex<Hits>,
         make: impl Future<Output = Result<(V, u64), E>>,
     ) -> Result<V, E> {
-        let (cell, is_known) = self.cell(key);
+        let (asking, is_known) = self.ask(key);
+        let cell = &asking.cell;
         if let Some(value) = cell.get() {
             hits.lock().hit += 1;
             return Ok(value.clone());
@@ -74,31 +77,41 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         match weight {
             Some(weight) => {
                 hits.lock().missed += 1;
-                self.weigh(key, &cell, weight);
+                self.weigh(key, cell, weight);
             }
-            None if made.is_err() => self.forget_empty(key),
+            None if made.is_err() => {}
             None if is_known => hits.lock().waited += 1,
             None => hits.lock().hit += 1,
         }
         made
     }
 
-    fn cell(&self, key: &K) -> (Arc<OnceCell<V>>, bool) {
+    /// Whether the value of a key is here now.
+    pub(crate) fn has(&self, key: &K) -> bool {
+        let slots = self.slots.lock();
+        slots.by_key.get(key).is_some_and(|slot| slot.value.initialized())
+    }
+
+    /// The slot of a key, and whether somebody has asked for it before.
+    fn ask<'a>(&'a self, key: &'a K) -> (Asking<'a, K, V>, bool) {
         let mut slots = self.slots.lock();
         slots.clock += 1;
         let used = slots.clock;
-        if let Some(slot) = slots.by_key.get_mut(key) {
-            slot.used = used;
-            return (slot.value.clone(), true);
-        }
-        let value = Arc::new(OnceCell::new());
-        let slot = Slot {
-            value: value.clone(),
+        let is_known = slots.by_key.contains_key(key);
+        let slot = slots.by_key.entry(key.clone()).or_insert_with(|| Slot {
+            value: Arc::new(OnceCell::new()),
             weight: 0,
             used,
+            asking: 0,
+        });
+        slot.used = used;
+        slot.asking += 1;
+        let asking = Asking {
+            cache: self,
+            key,
+            cell: slot.value.clone(),
         };
-        slots.by_key.insert(key.clone(), slot);
-        (value, false)
+        (asking, is_known)
     }
 
     /// Notes the weight of a value that has just come, and lets go what was used longest ago.
@@ -134,18 +147,40 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         }
     }
 
-    /// A key whose value could not be made has no slot, unless somebody else tries.
-    fn forget_empty(&self, key: &K) {
+    /// One asks no more. A key without a value has no slot, unless somebody else asks.
+    fn forget_empty(&self, key: &K, cell: &Arc<OnceCell<V>>) {
         let mut slots = self.slots.lock();
-        let is_empty = |slot: &Slot<V>| !slot.value.initialized() && Arc::strong_count(&slot.value) <= 2;
-        if slots.by_key.get(key).is_some_and(is_empty) {
+        let Some(slot) = slots.by_key.get_mut(key) else {
+            return;
+        };
+        // It may have gone meanwhile, and another one have come.
+        if !Arc::ptr_eq(&slot.value, cell) {
+            return;
+        }
+        slot.asking -= 1;
+        if slot.asking == 0 && !cell.initialized() {
             slots.by_key.remove(key);
         }
     }
 }
 
+/// Somebody asks for a value, until this is dropped: also if the task that asks is given up.
+struct Asking<'a, K: Eq + Hash + Clone, V: Clone> {
+    cache: &'a Cache<K, V>,
+    key: &'a K,
+    cell: Arc<OnceCell<V>>,
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Drop for Asking<'_, K, V> {
+    fn drop(&mut self) {
+        self.cache.forget_empty(self.key, &self.cell);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     type Numbers = Cache<u32, u32>;
@@ -224,5 +259,36 @@ mod tests {
         tokio::task::yield_now().await;
         first.abort();
         assert_eq!(second.await.unwrap(), Ok(2));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_what_nobody_waits_for() {
+        let (cache, hits) = (Numbers::new(40), Mutex::default());
+        {
+            let never = || std::future::pending::<Result<(u32, u64), ()>>();
+            let mut one = Box::pin(cache.get(&5, &hits, never()));
+            let mut other = Box::pin(cache.get(&5, &hits, never()));
+            assert!((&mut one).now_or_never().is_none());
+            assert!((&mut other).now_or_never().is_none());
+            drop(one);
+            // The other one still wants it.
+            assert_eq!(cache.slots.lock().by_key.len(), 1);
+            drop(other);
+        }
+        assert!(cache.slots.lock().by_key.is_empty());
+        // What has come stays, whoever waited for it no longer.
+        let (open, opened) = tokio::sync::oneshot::channel::<()>();
+        let make = async {
+            opened.await.map_err(drop)?;
+            Ok::<_, ()>((1, 10))
+        };
+        let mut one = Box::pin(cache.get(&5, &hits, make));
+        assert!((&mut one).now_or_never().is_none());
+        let mut other = Box::pin(get(&cache, &hits, 5, Ok(2)));
+        assert!((&mut other).now_or_never().is_none());
+        open.send(()).unwrap();
+        assert_eq!(one.await, Ok(1));
+        drop(other);
+        assert_eq!(get(&cache, &hits, 5, Err(())).await, Ok(1));
     }
 }
