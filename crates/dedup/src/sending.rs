@@ -1,11 +1,12 @@
 //! Sends units of a blob to a client, in small pieces, from memory that slow clients cannot keep.
 //!
 //! A request holds one unit while it is sent, and has the next one made meanwhile. The memory of all that are held is bounded. Where there is none left,
-//! a request that nobody has read from for some seconds loses its unit: if its client goes on, the unit is made again.
+//! a request that has held its unit for some seconds loses it, however much its client takes of it: if the client goes on, the unit is made again.
 
 use std::future::Future;
 use std::io;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ use crate::units::Unit;
 
 /// Bytes that are given to a connection at once. They are copied, so that a connection that keeps them keeps no unit.
 const PIECE: u64 = 64 << 10;
-/// A client that takes no piece in this time may lose its unit to others.
-const IDLE: Duration = Duration::from_secs(5);
+/// A client that has not taken a unit whole in this time may lose it to others.
+const SLOW: Duration = Duration::from_secs(10);
 /// How often it is looked for such clients while somebody waits for memory.
 const LOOK: Duration = Duration::from_millis(200);
 /// Memory is counted in pieces of this many bytes.
@@ -42,7 +43,7 @@ struct Holder(Mutex<Option<Held>>);
 struct Held {
     number: usize,
     bytes: Bytes,
-    used: Instant,
+    since: Instant,
     _room: OwnedSemaphorePermit,
 }
 
@@ -71,27 +72,29 @@ impl Room {
     /// Room for so many bytes, or for all that there is if that is less.
     async fn take(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
         let wanted = counted(bytes).min(self.most);
+        // One that lasts: whoever begins anew is the last of those who wait.
+        let mut taken = pin!(self.free.clone().acquire_many_owned(wanted));
         loop {
-            let taken = self.free.clone().acquire_many_owned(wanted);
-            match tokio::time::timeout(LOOK, taken).await {
+            match tokio::time::timeout(LOOK, &mut taken).await {
                 Ok(taken) => return taken.ok(),
-                Err(_) => self.take_from_idle(),
+                Err(_) => self.take_from_slow(),
             }
         }
     }
 
-    fn take_from_idle(&self) {
+    fn take_from_slow(&self) {
         let holders: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
         for holder in holders {
             let mut held = holder.0.lock();
-            if held.as_ref().is_some_and(|held| held.used.elapsed() >= IDLE) {
+            if held.as_ref().is_some_and(|held| held.since.elapsed() >= SLOW) {
                 *held = None;
             }
         }
     }
 }
 
-fn counted(bytes: u64) -> u32 {
+/// So many bytes as permits of a semaphore.
+pub(crate) fn counted(bytes: u64) -> u32 {
     let pieces = bytes.div_ceil(COUNTED).clamp(1, Semaphore::MAX_PERMITS as u64);
     u32::try_from(pieces).unwrap_or(u32::MAX)
 }
@@ -99,9 +102,8 @@ fn counted(bytes: u64) -> u32 {
 impl Holder {
     /// The bytes from a place in a unit on, at most a piece; nothing if another unit is held, or none.
     fn piece(&self, number: usize, from: u64, to: u64) -> Option<Bytes> {
-        let mut held = self.0.lock();
-        let held = held.as_mut().filter(|held| held.number == number)?;
-        held.used = Instant::now();
+        let held = self.0.lock();
+        let held = held.as_ref().filter(|held| held.number == number)?;
         let to = to.min(from + PIECE);
         held.bytes
             .get(from as usize..to as usize)
@@ -198,7 +200,7 @@ where
         *self.holder.0.lock() = Some(Held {
             number,
             bytes,
-            used: Instant::now(),
+            since: Instant::now(),
             _room: room,
         });
         let next = number + 1;
@@ -281,10 +283,49 @@ mod tests {
         )
         .await;
         assert_eq!(sum, Ok(4 << 20));
-        assert!(begun.elapsed() >= IDLE - LOOK);
+        assert!(begun.elapsed() >= SLOW - LOOK);
         // The slow one goes on where it was.
         let second = slow.next().await.unwrap().unwrap();
         let start = first.len() as u64;
         assert!(second.into_iter().eq((start..start + PIECE).map(byte)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_that_take_little_now_and_then_keep_no_others_waiting() {
+        let (room, made) = (Arc::new(Room::new(4 << 20)), Arc::default());
+        let mut slow = sending(&room, 0..SIZE, &made);
+        slow.next().await.unwrap().unwrap();
+        let other = sending(&room, 0..4 << 20, &made).map(|piece| piece.unwrap().len() as u64);
+        let other = tokio::spawn(other.fold(0, |sum, length| async move { sum + length }));
+        // All its pieces take longer than a minute.
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            slow.next().await.unwrap().unwrap();
+        }
+        assert!(other.is_finished());
+        assert_eq!(other.await.unwrap(), 4 << 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_keeps_the_place_in_the_queue() {
+        let room = Arc::new(Room::new(4 << 20));
+        let held = room.take(4 << 20).await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let waits = |bytes: u64| {
+            let (room, order) = (room.clone(), order.clone());
+            tokio::spawn(async move {
+                let _taken = room.take(bytes).await.unwrap();
+                order.lock().push(bytes);
+            })
+        };
+        // It is waiting for longer than it looks for others that stand still.
+        let first = waits(4 << 20);
+        tokio::time::sleep(LOOK * 3 / 2).await;
+        let second = waits(2 << 20);
+        tokio::time::sleep(LOOK * 3 / 4).await;
+        drop(held);
+        first.await.unwrap();
+        second.await.unwrap();
+        assert_eq!(*order.lock(), [4 << 20, 2 << 20]);
     }
 }
