@@ -4,59 +4,47 @@
 
 use std::collections::HashSet;
 
-use bytes::Bytes;
 use tokio::runtime::Handle;
-use xebec_recipe::{ChunkId, Hint, MOST_FRAME, Options, PackWriter};
-use xebec_store::{Algorithm, Digest, LARGEST_PIECE, NewPack, Store};
+use xebec_recipe::{ChunkId, Hint};
+use xebec_store::{NewPack, Store};
 
 use crate::error::DedupError;
 use crate::needed::Candidate;
 use crate::objects::PackObject;
 use crate::opened::{read, read_index};
-use crate::packing::{PACK, failed};
-use crate::stage::{Stage, reached};
+use crate::pack_files::{PackFiles, Written, failed};
+use crate::stage::Stage;
 
 /// The chunks of old packs on their way into new ones.
 pub(crate) struct Joining {
     store: Store,
     handle: Handle,
-    options: Options,
-    writer: PackWriter,
+    files: PackFiles,
     joined: HashSet<ChunkId>,
-    /// New packs, which are stored and not recorded yet.
-    pub(crate) packs: Vec<NewPack>,
 }
-
-// A pack of this size is stored whole, whatever its last chunk adds.
-const _: () = assert!(PACK + MOST_FRAME as u64 <= LARGEST_PIECE);
 
 impl Joining {
     /// Begins. `handle` is the runtime of the store; the caller must not be one of its tasks.
-    pub(crate) fn new(store: Store, handle: Handle, level: i32) -> Self {
-        let options = Options {
-            level,
-            ..Options::default()
-        };
+    pub(crate) fn new(store: Store, handle: Handle, level: i32, written: Written) -> Self {
         Self {
+            files: PackFiles::new(store.clone(), handle.clone(), level, written, Stage::Repacked),
             store,
             handle,
-            options,
-            writer: PackWriter::new(options),
             joined: HashSet::new(),
-            packs: Vec::new(),
         }
     }
 
-    /// Joins what is needed of these packs, and compares it with what is stored then.
+    /// Joins what is needed of these packs, and compares it with what is stored then. Returns the new packs, which are not recorded yet.
     ///
     /// # Errors
-    /// If the store fails, or a pack is damaged. `packs` has what is stored already.
-    pub(crate) fn run(&mut self, candidates: &[Candidate]) -> Result<(), DedupError> {
+    /// If the store fails, or a pack is damaged.
+    pub(crate) fn run(mut self, candidates: &[Candidate]) -> Result<Vec<NewPack>, DedupError> {
         for candidate in candidates {
             self.add(candidate)?;
         }
-        self.put()?;
-        self.compare(candidates)
+        let packs = self.files.finish()?;
+        compare(&self.store, &self.handle, &packs, candidates)?;
+        Ok(packs)
     }
 
     fn add(&mut self, candidate: &Candidate) -> Result<(), DedupError> {
@@ -72,10 +60,7 @@ impl Joining {
                 _ => self.frame(&object, candidate, place.frame_number)?,
             };
             let chunk = chunk(&object, &plain, place.within, id)?;
-            self.writer.add(id, chunk, &Hint::default()).map_err(failed)?;
-            if self.writer.plain_bytes() >= PACK {
-                self.put()?;
-            }
+            self.files.add(id, chunk, &Hint::default())?;
             frame = Some((place.frame_number, plain));
         }
         Ok(())
@@ -84,55 +69,38 @@ impl Joining {
     fn frame(&self, object: &PackObject, candidate: &Candidate, number: u32) -> Result<Vec<u8>, DedupError> {
         decoded(&self.store, &self.handle, object, &candidate.index, number)
     }
+}
 
-    fn put(&mut self) -> Result<(), DedupError> {
-        let writer = std::mem::replace(&mut self.writer, PackWriter::new(self.options));
-        let plain = writer.plain_bytes();
-        if plain == 0 {
-            return Ok(());
-        }
-        let pack = writer.finish().map_err(failed)?;
-        let chunks = pack.ids.iter().map(|id| id.0).collect();
-        let checksum = Digest::of(Algorithm::Sha256, &pack.bytes);
-        let draft = self
-            .handle
-            .block_on(self.store.put_draft(vec![Bytes::from(pack.bytes)]))?;
-        self.packs.push(NewPack {
-            draft,
-            checksum,
-            chunks,
-            plain,
-        });
-        reached(Stage::Repacked);
-        Ok(())
-    }
-
-    /// Reads the new packs as they are stored. Each chunk that is needed must be there, with the bytes that its id is the SHA-256 of. That is
-    /// enough: the recipes stay as they are, each was proven with the same chunks, and the id says all of a chunk's bytes.
-    fn compare(&self, candidates: &[Candidate]) -> Result<(), DedupError> {
-        let mut found = HashSet::new();
-        for pack in &self.packs {
-            let object = PackObject {
-                object: pack.draft.object.clone(),
-                size: pack.draft.size,
-                key: None,
-            };
-            let index = self.handle.block_on(read_index(&self.store, &object))?;
-            let mut frame = (u32::MAX, Vec::new());
-            for (id, place) in index.chunks() {
-                if frame.0 != place.frame_number {
-                    let plain = decoded(&self.store, &self.handle, &object, &index, place.frame_number)?;
-                    frame = (place.frame_number, plain);
-                }
-                chunk(&object, &frame.1, place.within, id)?;
-                found.insert(id);
+/// Reads new packs as they are stored. Each chunk that is needed must be there, with the bytes that its id is the SHA-256 of. That is enough: the
+/// recipes stay as they are, each was proven with the same chunks, and the id says all of a chunk's bytes.
+fn compare(
+    store: &Store,
+    handle: &Handle,
+    packs: &[NewPack],
+    candidates: &[Candidate],
+) -> Result<(), DedupError> {
+    let mut found = HashSet::new();
+    for pack in packs {
+        let object = PackObject {
+            object: pack.draft.object.clone(),
+            size: pack.draft.size,
+            key: None,
+        };
+        let index = handle.block_on(read_index(store, &object))?;
+        let mut frame = (u32::MAX, Vec::new());
+        for (id, place) in index.chunks() {
+            if frame.0 != place.frame_number {
+                let plain = decoded(store, handle, &object, &index, place.frame_number)?;
+                frame = (place.frame_number, plain);
             }
+            chunk(&object, &frame.1, place.within, id)?;
+            found.insert(id);
         }
-        let mut needed = candidates.iter().flat_map(|candidate| &candidate.needed);
-        match needed.find(|id| !found.contains(id)) {
-            Some(id) => Err(failed(std::io::Error::other(format!("the chunk {id} is not in it"))).into()),
-            None => Ok(()),
-        }
+    }
+    let mut needed = candidates.iter().flat_map(|candidate| &candidate.needed);
+    match needed.find(|id| !found.contains(id)) {
+        Some(id) => Err(failed(std::io::Error::other(format!("the chunk {id} is not in it"))).into()),
+        None => Ok(()),
     }
 }
 

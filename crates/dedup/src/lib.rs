@@ -7,8 +7,8 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | `worker`, `take_apart`, `packing`, `proof` | from an intact blob to a proven recipe |
-//! | `repack`, `needed`, `joining` | which packs have much that is not needed, and packs in the place of these |
+//! | `worker`, `take_apart`, `packing`, `pack_files`, `proof` | from an intact blob to a proven recipe |
+//! | `repack`, `needed`, `joining`, `pack_files` | which packs have much that is not needed, and packs in the place of these |
 //! | `restorer`, `sending`, `making`, `units`, `plain`, `opened`, `objects` | from a recipe to the bytes of a blob |
 //! | `damage` | what is noted when stored bytes are wrong |
 //! | `expected`, `preconstructed`, `policy` | blobs that are restored before somebody asks |
@@ -33,6 +33,7 @@ mod making;
 mod needed;
 mod objects;
 mod opened;
+mod pack_files;
 mod packing;
 mod plain;
 mod policy;

@@ -1,18 +1,14 @@
 //! Puts chunks that the store lacks into packs.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
-use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use xebec_recipe::{ChunkId, Hint, Options, PackWriter};
-use xebec_store::{Algorithm, Digest, Draft, NewPack, PackKey, Store, StoreError};
+use xebec_recipe::{ChunkId, Hint};
+use xebec_store::{NewPack, PackKey, Store, StoreError};
 
-use crate::stage::{Stage, reached};
+use crate::pack_files::{PackFiles, Written};
+use crate::stage::Stage;
 
-/// Plain bytes of a pack, about: so many frames stay in memory while a blob is restored from one pack after the other.
-pub(crate) const PACK: u64 = 32 << 20;
 /// Chunks that are looked up together, and their bytes.
 const TOGETHER: usize = 1024;
 const TOGETHER_BYTES: u64 = 8 << 20;
@@ -21,8 +17,7 @@ const TOGETHER_BYTES: u64 = 8 << 20;
 pub(crate) struct Packing {
     store: Store,
     handle: Handle,
-    options: Options,
-    writer: PackWriter,
+    files: PackFiles,
     /// Chunks that were not looked up yet.
     pending: Vec<(ChunkId, Vec<u8>, Hint)>,
     pending_bytes: u64,
@@ -30,12 +25,7 @@ pub(crate) struct Packing {
     is_pending: HashSet<ChunkId>,
     /// Chunks that were looked up, and the packs of others that have them.
     known: HashMap<ChunkId, Option<PackKey>>,
-    packs: Vec<NewPack>,
-    written: Written,
 }
-
-/// The drafts that were stored for a blob: if it is not taken apart in the end, they go.
-pub(crate) type Written = Arc<Mutex<Vec<Draft>>>;
 
 /// The packs of a blob.
 pub(crate) struct Packed {
@@ -48,21 +38,14 @@ pub(crate) struct Packed {
 impl Packing {
     /// Begins. `handle` is the runtime of the store; the caller must not be one of its tasks.
     pub(crate) fn new(store: Store, handle: Handle, level: i32, written: Written) -> Self {
-        let options = Options {
-            level,
-            ..Options::default()
-        };
         Self {
+            files: PackFiles::new(store.clone(), handle.clone(), level, written, Stage::PackPut),
             store,
             handle,
-            options,
-            writer: PackWriter::new(options),
             pending: Vec::new(),
             pending_bytes: 0,
             is_pending: HashSet::new(),
             known: HashMap::new(),
-            packs: Vec::new(),
-            written,
         }
     }
 
@@ -91,36 +74,10 @@ impl Packing {
         let found = self.handle.block_on(self.store.chunks_here(&ids))?;
         for ((id, bytes, hint), found) in pending.into_iter().zip(found) {
             if found.is_none() {
-                self.writer.add(id, &bytes, &hint).map_err(failed)?;
+                self.files.add(id, &bytes, &hint)?;
             }
             self.known.insert(id, found);
-            if self.writer.plain_bytes() >= PACK {
-                self.put()?;
-            }
         }
-        Ok(())
-    }
-
-    fn put(&mut self) -> Result<(), StoreError> {
-        let writer = std::mem::replace(&mut self.writer, PackWriter::new(self.options));
-        if writer.plain_bytes() == 0 {
-            return Ok(());
-        }
-        let plain = writer.plain_bytes();
-        let pack = writer.finish().map_err(failed)?;
-        let chunks = pack.ids.iter().map(|id| id.0).collect();
-        let checksum = Digest::of(Algorithm::Sha256, &pack.bytes);
-        let draft = self
-            .handle
-            .block_on(self.store.put_draft(vec![Bytes::from(pack.bytes)]))?;
-        self.written.lock().push(draft.clone());
-        reached(Stage::PackPut);
-        self.packs.push(NewPack {
-            draft,
-            checksum,
-            chunks,
-            plain,
-        });
         Ok(())
     }
 
@@ -130,29 +87,12 @@ impl Packing {
     /// If the store fails.
     pub(crate) fn finish(mut self) -> Result<Packed, StoreError> {
         self.look_up()?;
-        self.put()?;
         let mut uses: Vec<PackKey> = self.known.into_values().flatten().collect();
         uses.sort_unstable();
         uses.dedup();
         Ok(Packed {
-            packs: self.packs,
+            packs: self.files.finish()?,
             uses,
         })
-    }
-}
-
-pub(crate) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
-    StoreError::System {
-        doing: "make a pack",
-        source: std::io::Error::other(error),
-    }
-}
-
-/// Drops what was stored for a blob that is not taken apart in the end.
-pub(crate) async fn drop_drafts(store: &Store, drafts: impl IntoIterator<Item = Draft>) {
-    for draft in drafts {
-        if let Err(error) = store.drop_draft(&draft).await {
-            tracing::debug!("a draft stays until a collection takes it: {error}");
-        }
     }
 }

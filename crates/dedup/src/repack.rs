@@ -15,7 +15,7 @@ use crate::damage;
 use crate::error::DedupError;
 use crate::joining::Joining;
 use crate::needed::{Candidate, MOST_USERS, Need, Witness, look, still_need};
-use crate::packing::{PACK, drop_drafts};
+use crate::pack_files::{PACK, Written, drop_drafts};
 use crate::settings::Settings;
 use crate::stage::{Stage, reached};
 
@@ -180,35 +180,30 @@ async fn replace(
         .iter()
         .flat_map(|candidate| candidate.users.clone())
         .collect();
-    let mut joining = Joining::new(store.clone(), Handle::current(), settings.level);
+    let written = Written::default();
+    let joining = Joining::new(store.clone(), Handle::current(), settings.level, written.clone());
     let joined = aside("repack", "packs", settings.gives_way, move || {
-        let outcome = joining.run(&candidates);
-        (joining.packs, outcome)
+        joining.run(&candidates)
     });
-    let (new, outcome) = joined.await?;
-    let drafts: Vec<_> = new.iter().map(|pack| pack.draft.clone()).collect();
-    let repacked = Repacked {
-        old: old.len(),
-        old_bytes,
-        new: new.len(),
-        new_bytes: drafts.iter().map(|draft| draft.size).sum(),
+    let replaced = async {
+        let new = joined.await.flatten()?;
+        reached(Stage::Compared);
+        let repacked = Repacked {
+            old: old.len(),
+            old_bytes,
+            new: new.len(),
+            new_bytes: new.iter().map(|pack| pack.draft.size).sum(),
+        };
+        let replaced = store.replace_packs(&PackReplacement { old, new, users }).await?;
+        Ok(replaced.then_some(repacked))
     };
-    let replaced = match outcome {
-        Ok(()) => {
-            reached(Stage::Compared);
-            let replaced = store.replace_packs(&PackReplacement { old, new, users }).await;
-            replaced.map_err(DedupError::from)
-        }
-        Err(error) => Err(error),
-    };
-    match replaced {
-        Ok(true) => {
-            reached(Stage::Replaced);
-            Ok(Some(repacked))
-        }
-        other => {
-            drop_drafts(store, drafts).await;
-            other.map(|_| None)
+    let replaced = replaced.await;
+    match &replaced {
+        Ok(Some(_)) => reached(Stage::Replaced),
+        _ => {
+            let written = std::mem::take(&mut *written.lock());
+            drop_drafts(store, written).await;
         }
     }
+    replaced
 }

@@ -13,7 +13,8 @@ use xebec_store::{Blob, BlobReader, LARGEST_PIECE, Store, StoreError};
 
 use crate::aside::aside;
 use crate::error::DedupError;
-use crate::packing::{Packed, Packing, Written, drop_drafts};
+use crate::pack_files::{Written, drop_drafts};
+use crate::packing::{Packed, Packing};
 use crate::settings::{Cutting, Settings};
 
 /// Chunks of a blob, at most. Each takes memory while it is taken apart and while it is restored.
@@ -260,7 +261,9 @@ impl Sink {
         if let (Some(id), Piece::Chunk { bytes, hint }) = (id, piece) {
             self.count += 1;
             if self.count > MOST_CHUNKS {
-                return Err(Stop::Kept(format!("it has more than {MOST_CHUNKS} files")));
+                return Err(Stop::Kept(format!(
+                    "it has more than {MOST_CHUNKS} files, or parts of files"
+                )));
             }
             self.packing.add(id, bytes, hint)?;
         }

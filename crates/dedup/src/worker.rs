@@ -12,7 +12,7 @@ use xebec_store::{Algorithm, Blob, DedupTask, Digest, NewRecipe, Recording, Stor
 use crate::damage;
 use crate::error::DedupError;
 use crate::objects::{Objects, PackObject};
-use crate::packing::drop_drafts;
+use crate::pack_files::drop_drafts;
 use crate::proof::prove;
 use crate::repack::{Repacked, Repacking};
 use crate::settings::Settings;
