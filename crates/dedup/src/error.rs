@@ -81,10 +81,12 @@ impl DedupError {
         }
     }
 
-    /// Whether the store or one of its objects did not answer, or has no room: the next time it may.
+    /// Whether the next try may not come across the same: the store or one of its objects did not answer, or has no room; or a pack of others was
+    /// damaged or replaced, of which the next try takes nothing.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Store(error) => !matches!(error, StoreError::Unsupported(_)),
+            Self::Pack { pack, .. } => pack.key.is_some(),
             error => matches!(error, Self::Read { .. }),
         }
     }

@@ -24,9 +24,9 @@ const LEASE: Duration = Duration::from_secs(300);
 /// So often a blob is tried if the reason is neither the blob nor the store. What the store does not do now, it does later: a disk that was full
 /// has room again.
 const MOST_TRIES: u64 = 6;
-/// After the first try; doubles with each further one, up to an hour.
+/// After the first try; doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(30);
-const MOST_DOUBLED: u32 = 7;
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// So many blobs are looked up at once.
 const STEP: usize = 256;
 /// How often the store is asked for what is due, beside each time that something comes.
@@ -189,9 +189,7 @@ impl Deduplicator {
             Done::Gone => {}
             Done::Kept(why) => self.store.settle_dedup(task, why).await?,
             Done::Later(why) => {
-                let tries = u32::try_from(task.tries).unwrap_or(u32::MAX);
-                let pause = FIRST_PAUSE * 2_u32.saturating_pow(tries.saturating_sub(1).min(MOST_DOUBLED));
-                self.store.postpone_dedup(task, pause, why).await?;
+                self.store.postpone_dedup(task, pause(task.tries), why).await?;
             }
         }
         Ok(())
@@ -210,15 +208,13 @@ impl Deduplicator {
             TakenApart::Kept(why) => return Ok(Done::Kept(why)),
         };
         let checksum = Digest::of(Algorithm::Sha256, &recipe);
-        let used = match self.store.find_packs(&packed.uses).await {
-            Ok(used) => used,
-            Err(error) => {
-                drop_drafts(&self.store, packed.packs.into_iter().map(|pack| pack.draft)).await;
-                return Err(error.into());
-            }
+        let stored = async {
+            let used = self.store.find_packs(&packed.uses).await?;
+            let draft = self.store.put_draft(vec![Bytes::from(recipe)]).await?;
+            Ok::<_, StoreError>((used, draft))
         };
-        let draft = match self.store.put_draft(vec![Bytes::from(recipe)]).await {
-            Ok(draft) => draft,
+        let (used, draft) = match stored.await {
+            Ok(stored) => stored,
             Err(error) => {
                 drop_drafts(&self.store, packed.packs.into_iter().map(|pack| pack.draft)).await;
                 return Err(error.into());
@@ -271,5 +267,24 @@ impl Deduplicator {
             Recording::PacksGone => Done::Later("a pack that it needs was collected meanwhile".to_owned()),
             Recording::DraftsGone => Done::Later("it took too long".to_owned()),
         })
+    }
+}
+
+/// How long to wait after so many tries.
+fn pause(tries: u64) -> Duration {
+    let doubled = u32::try_from(tries.saturating_sub(1)).unwrap_or(u32::MAX);
+    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(doubled));
+    pause.min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_doubles_up_to_an_hour() {
+        let seconds: Vec<u64> = (1..=9).map(|tries| pause(tries).as_secs()).collect();
+        assert_eq!(seconds, [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]);
+        assert_eq!([pause(0), pause(u64::MAX)], [FIRST_PAUSE, LONGEST_PAUSE]);
     }
 }

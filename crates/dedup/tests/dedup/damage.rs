@@ -82,3 +82,44 @@ async fn damage_beside_an_intact_blob_costs_nothing() {
     let packs = world.store.recipe(&digest).await.unwrap().unwrap().packs;
     assert!(packs.iter().all(|other| other.key != pack));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blob_is_tried_until_no_damaged_pack_has_files_of_it() {
+    let world = World::new().await;
+    let files: Vec<(String, Vec<u8>)> = (0..8)
+        .map(|number| (format!("usr/{number}.txt"), text(number, 9000)))
+        .collect();
+    let files: Vec<(&str, &[u8])> = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_slice()))
+        .collect();
+    for file in &files {
+        let digest = world.take_apart(&tar(&[*file])).await;
+        let pack = world
+            .store
+            .recipe(&digest)
+            .await
+            .unwrap()
+            .unwrap()
+            .packs
+            .remove(0);
+        let path = world.directory.path().join("objects").join(&pack.object);
+        let mut stored = std::fs::read(&path).unwrap();
+        stored[40] ^= 1;
+        std::fs::write(&path, stored).unwrap();
+    }
+    let bytes = tar(&files);
+    let digest = world.push(&bytes).await;
+    // Each try finds one of the packs damaged, and the next one uses it no more.
+    let mut tries = 0;
+    loop {
+        world.deduplicator.release().await.unwrap();
+        match world.deduplicator.work_once().await.unwrap() {
+            Some((blob, Done::Later(_))) if blob.digest == digest => tries += 1,
+            Some((blob, Done::Recorded)) if blob.digest == digest => break,
+            other => panic!("{other:?} after {tries} tries"),
+        }
+    }
+    assert_eq!(tries, files.len());
+    assert!(world.read(&digest).await == bytes);
+}
