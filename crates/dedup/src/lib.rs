@@ -13,7 +13,7 @@
 //! | `damage` | what is noted when stored bytes are wrong |
 //! | `expected`, `preconstructed`, `policy` | blobs that are restored before somebody asks |
 //! | `cache` | what is made once for all who ask, and kept while there is room |
-//! | `aside`, `stage` | threads of a low priority, and points at which tests end the process |
+//! | `aside`, `threads`, `stage` | threads of a low priority, which threads restore, and points at which tests end the process |
 //! | `settings`, `error` | what goes in, and what may go wrong |
 //!
 //! Promise: no blob loses its intact bytes before its recipe has given the same digest from the objects as stored. Bytes of a pack or a recipe are
@@ -45,6 +45,7 @@ mod sending;
 mod settings;
 mod stage;
 mod take_apart;
+mod threads;
 mod units;
 mod worker;
 

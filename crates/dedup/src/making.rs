@@ -8,6 +8,7 @@ use xebec_store::Store;
 use crate::error::DedupError;
 use crate::opened::Opened;
 use crate::plain::Frames;
+use crate::threads::Threads;
 use crate::units;
 
 /// Makes a unit.
@@ -16,21 +17,21 @@ pub(crate) async fn make(
     frames: &Frames,
     opened: &Arc<Opened>,
     number: usize,
+    threads: &Threads,
 ) -> Result<Bytes, DedupError> {
     let unit = opened.units[number].clone();
-    let plain = frames.plain(store, opened, unit.needs.clone()).await?;
+    let plain = frames.plain(store, opened, unit.needs.clone(), threads).await?;
     if opened.description.is_none() {
         return Ok(plain.into());
     }
     let of = opened.clone();
-    let made = tokio::task::spawn_blocking(move || match &of.description {
+    let made = threads.run(&opened.digest, move || match &of.description {
         Some(description) => units::make(description, &of.places, &unit, &plain),
         None => Ok(plain),
     });
-    let made = made
-        .await
-        .map_err(|_| DedupError::Thread(opened.digest.to_string()))?;
-    let bytes = made.map_err(|error| DedupError::of_restoring(&opened.digest, error))?;
+    let bytes = made
+        .await?
+        .map_err(|error| DedupError::of_restoring(&opened.digest, error))?;
     let wanted = &opened.units[number].bytes;
     match bytes.len() as u64 == wanted.end - wanted.start {
         true => Ok(bytes.into()),

@@ -1,6 +1,7 @@
 //! A recipe that was read, with the indexes of its packs: all that restoring the blob needs to know.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use xebec_store::{Algorithm, Blob, Digest, Store};
 use crate::cache::{Cache, Hits};
 use crate::error::DedupError;
 use crate::objects::{Objects, PackObject};
+use crate::threads::Threads;
 use crate::units::{self, Unit};
 
 /// Bytes at the end of a pack that are read first. Most indexes fit.
@@ -97,6 +99,7 @@ pub(crate) async fn open(
     indexes: &Indexes,
     blob: &Blob,
     objects: &Objects,
+    threads: &Threads,
 ) -> Result<Opened, DedupError> {
     let recipe = read_recipe(store, &blob.digest, objects).await?;
     let damaged = |why: String| DedupError::Recipe {
@@ -126,16 +129,12 @@ pub(crate) async fn open(
         Ok::<_, DedupError>(OpenedPack { object, index })
     });
     let packs: Vec<OpenedPack> = stream::iter(packs).buffered(AT_ONCE).try_collect().await?;
-    let mut chunks = HashMap::new();
-    for (id, length) in recipe.chunks() {
-        let mut found = packs.iter().enumerate();
-        let found = found.find_map(|(number, pack)| Some((number, pack.index.find(&id)?)));
-        let found = found.ok_or_else(|| damaged(format!("no pack of it has the chunk {id}")))?;
-        if found.1.within.len() != length as usize {
-            return Err(damaged(format!("the chunk {id} has another length")));
-        }
-        chunks.insert(id, found);
-    }
+    let looking = threads.run(&blob.digest, move || {
+        let chunks = find_chunks(&recipe, &packs);
+        (recipe, packs, chunks)
+    });
+    let (recipe, packs, chunks) = looking.await?;
+    let chunks = chunks.map_err(damaged)?;
     Ok(Opened {
         digest: blob.digest.clone(),
         object: objects.recipe.object.clone(),
@@ -146,6 +145,32 @@ pub(crate) async fn open(
         packs,
         chunks,
     })
+}
+
+/// Where the chunks of a recipe are: the number of the pack, and the place in that. Each pack is gone through once, since a large blob has many
+/// packs and many chunks. Of packs that have the same chunk, the first counts.
+fn find_chunks(
+    recipe: &Recipe,
+    packs: &[OpenedPack],
+) -> Result<HashMap<ChunkId, (usize, ChunkPlace)>, String> {
+    let wanted: HashMap<ChunkId, u32> = recipe.chunks().collect();
+    let mut found = HashMap::with_capacity(wanted.len());
+    for (number, pack) in packs.iter().enumerate() {
+        for (id, place) in pack.index.chunks() {
+            let Some(length) = wanted.get(&id) else { continue };
+            let Entry::Vacant(entry) = found.entry(id) else {
+                continue;
+            };
+            if place.within.len() != *length as usize {
+                return Err(format!("the chunk {id} has another length"));
+            }
+            entry.insert((number, place));
+        }
+    }
+    match wanted.keys().find(|id| !found.contains_key(id)) {
+        Some(id) => Err(format!("no pack of it has the chunk {id}")),
+        None => Ok(found),
+    }
 }
 
 /// Reads the recipe of a blob. Takes memory in proportion to its bytes, which are [`xebec_store::LARGEST_PIECE`] at most.

@@ -13,6 +13,7 @@ use xebec_store::Store;
 use crate::cache::{Cache, Hits};
 use crate::error::DedupError;
 use crate::opened::{Opened, OpenedPack, read};
+use crate::threads::Threads;
 
 /// Frames that are read at the same time for one range.
 const AT_ONCE: usize = 4;
@@ -40,6 +41,28 @@ impl Frames {
         }
     }
 
+    /// The memory for frames that a range of a blob takes, about: those that are not here are read and decompressed, some at a time.
+    pub(crate) fn memory(&self, opened: &Opened, range: Range<u64>) -> u64 {
+        let mut frames: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+        for PartIn { part, .. } in opened.recipe.parts_in(range) {
+            let Part::Chunk { id, .. } = part else { continue };
+            let Some((number, place)) = opened.chunks.get(&id) else {
+                continue;
+            };
+            let plain = frames.entry((*number, place.frame_number)).or_default();
+            *plain = (*plain).max(place.within.end as u64);
+        }
+        let lacking = frames.into_iter().filter_map(|((number, frame), plain)| {
+            let pack = &opened.packs[number];
+            let compressed = pack.index.frame(frame).map_or(0, |at| at.end - at.start);
+            let is_here = self.cache.has(&(pack.object.object.clone(), frame));
+            (!is_here).then_some(compressed + plain)
+        });
+        let mut lacking: Vec<u64> = lacking.collect();
+        lacking.sort_unstable_by(|one, other| other.cmp(one));
+        lacking.iter().take(AT_ONCE).sum()
+    }
+
     /// The plain bytes of a range of a blob.
     ///
     /// # Errors
@@ -49,6 +72,7 @@ impl Frames {
         store: &Store,
         opened: &Opened,
         range: Range<u64>,
+        threads: &Threads,
     ) -> Result<Vec<u8>, DedupError> {
         let mut plain = Vec::with_capacity(usize::try_from(range.end - range.start).unwrap_or(0));
         // By the number of the pack and the place of the frame: packs are read forwards.
@@ -78,7 +102,7 @@ impl Frames {
         }
         let frames = wanted.into_iter().map(|((pack, frame), wanted)| async move {
             let pack = &opened.packs[pack];
-            Ok::<_, DedupError>((pack, self.frame(store, pack, frame).await?, wanted))
+            Ok::<_, DedupError>((pack, self.frame(store, pack, frame, threads).await?, wanted))
         });
         let mut frames = stream::iter(frames).buffer_unordered(AT_ONCE);
         while let Some((pack, frame, wanted)) = frames.try_next().await? {
@@ -94,7 +118,13 @@ impl Frames {
         Ok(plain)
     }
 
-    async fn frame(&self, store: &Store, pack: &OpenedPack, frame: u32) -> Result<Bytes, DedupError> {
+    async fn frame(
+        &self,
+        store: &Store,
+        pack: &OpenedPack,
+        frame: u32,
+        threads: &Threads,
+    ) -> Result<Bytes, DedupError> {
         let key = (pack.object.object.clone(), frame);
         let make = async {
             let range = pack.index.frame(frame).ok_or_else(|| too_short(pack))?;
@@ -105,9 +135,8 @@ impl Frames {
             let compressed = read(store, &pack.object.object, range).await;
             let compressed = compressed.map_err(|error| error.or_damage(damaged))?;
             let index = Arc::clone(&pack.index);
-            let decoded = tokio::task::spawn_blocking(move || index.decode(frame, &compressed)).await;
-            let decoded = decoded.map_err(|_| DedupError::Thread(pack.object.object.clone()))?;
-            let decoded = decoded.map_err(|error| damaged(error.to_string()))?;
+            let decoded = threads.run(&pack.object.object, move || index.decode(frame, &compressed));
+            let decoded = decoded.await?.map_err(|error| damaged(error.to_string()))?;
             let weight = decoded.len() as u64;
             Ok((Bytes::from(decoded), weight))
         };

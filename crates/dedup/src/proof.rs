@@ -10,6 +10,7 @@ use crate::making;
 use crate::objects::Objects;
 use crate::opened::{self, Indexes};
 use crate::plain::Frames;
+use crate::threads::Threads;
 
 /// Units that are made at the same time.
 const AT_ONCE: usize = 2;
@@ -21,17 +22,26 @@ const INDEXES: u64 = 16 << 20;
 ///
 /// # Errors
 /// [`DedupError::NotExact`] if it is another one; others if an object cannot be read or is damaged.
-pub(crate) async fn prove(store: &Store, blob: &Blob, objects: &Objects) -> Result<(), DedupError> {
+pub(crate) async fn prove(
+    store: &Store,
+    blob: &Blob,
+    objects: &Objects,
+    threads: &Threads,
+) -> Result<(), DedupError> {
     // Nothing that is in memory counts: what is read here is what is stored.
     let (frames, indexes) = (Frames::new(FRAMES), Indexes::new(INDEXES));
-    let opened = Arc::new(opened::open(store, &indexes, blob, objects).await?);
+    let opened = Arc::new(opened::open(store, &indexes, blob, objects, threads).await?);
     let (frames, opened) = (&frames, &opened);
-    let units = (0..opened.units.len()).map(|number| making::make(store, frames, opened, number));
+    let units = (0..opened.units.len()).map(|number| making::make(store, frames, opened, number, threads));
     let mut units = stream::iter(units).buffered(AT_ONCE);
     let (mut hasher, mut size) = (Hasher::new(blob.digest.algorithm()), 0);
     while let Some(bytes) = units.try_next().await? {
-        hasher.update(&bytes);
         size += bytes.len() as u64;
+        let hashed = threads.run(&blob.digest, move || {
+            hasher.update(&bytes);
+            hasher
+        });
+        hasher = hashed.await?;
     }
     let found = hasher.finish();
     match found == blob.digest && size == blob.size {

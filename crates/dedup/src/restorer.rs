@@ -28,11 +28,10 @@ use crate::opened::{self, Indexes, Opened};
 use crate::plain::Frames;
 use crate::preconstructed::Preconstructed;
 use crate::proof::prove;
-use crate::sending::{self, Room};
+use crate::sending::{self, Room, counted};
 use crate::settings::Settings;
+use crate::threads::Threads;
 
-/// Memory is counted in pieces of this many bytes.
-const PIECE: u64 = 4096;
 /// Blobs that wait to be restored before somebody asks, at most.
 const MOST_EXPECTED: usize = 256;
 /// While requests have blobs restored, the next unit of one that nobody has asked for waits so long, so often. No longer: a request may last as long
@@ -55,7 +54,7 @@ struct Inner {
     /// By the object of the recipe and the number of the unit.
     units: Cache<(String, usize), Bytes>,
     /// Memory for making units, and for those that are sent.
-    making: Semaphore,
+    making: Arc<Semaphore>,
     sending: Arc<Room>,
     most_making: u32,
     recipe_hits: Mutex<Hits>,
@@ -104,14 +103,14 @@ impl Restorer {
 
     fn over(settings: &Settings, preconstructed: Option<Preconstructed>) -> Self {
         let (expect, to_expect) = mpsc::channel(MOST_EXPECTED);
-        let most_making = pieces(settings.working);
+        let most_making = counted(settings.working);
         Self {
             inner: Arc::new(Inner {
-                recipes: Cache::new(settings.recipes),
-                indexes: Indexes::new(settings.recipes),
+                recipes: Cache::new(settings.recipes / 2),
+                indexes: Indexes::new(settings.recipes / 2),
                 frames: Frames::new(settings.frames),
                 units: Cache::new(settings.restored),
-                making: Semaphore::new(most_making as usize),
+                making: Arc::new(Semaphore::new(most_making as usize)),
                 sending: Arc::new(Room::new(settings.sending)),
                 most_making,
                 recipe_hits: Mutex::default(),
@@ -229,7 +228,7 @@ impl Restore for Restorer {
                 let Some(record) = store.recipe(&blob.digest).await? else {
                     return Ok(false);
                 };
-                let proven = prove(&store, &blob, &Objects::from(&record)).await;
+                let proven = prove(&store, &blob, &Objects::from(&record), &Threads::Runtime(None)).await;
                 match proven {
                     Ok(()) => return Ok(true),
                     // Its packs may have been put together anew meanwhile: then it is tried again with the new ones.
@@ -329,8 +328,9 @@ impl Inner {
             blob.digest.clone(),
             format!("{}:{}", record.object, packs.join(",")),
         );
+        let threads = Threads::Runtime(None);
         let open = async {
-            let opened = opened::open(store, &self.indexes, blob, &Objects::from(record)).await?;
+            let opened = opened::open(store, &self.indexes, blob, &Objects::from(record), &threads).await?;
             let weight = opened.weight();
             Ok((Arc::new(opened), weight))
         };
@@ -382,21 +382,19 @@ impl Inner {
     }
 
     async fn make(&self, store: &Store, opened: &Arc<Opened>, number: usize) -> Result<Bytes, DedupError> {
-        let memory = pieces(opened.units[number].memory()).min(self.most_making);
-        let room = self.making.acquire_many(memory).await;
-        let _room = room.map_err(|_| DedupError::Thread(opened.digest.to_string()))?;
-        making::make(store, &self.frames, opened, number).await
+        let unit = &opened.units[number];
+        let memory = unit.memory() + self.frames.memory(opened, unit.needs.clone());
+        let memory = counted(memory).min(self.most_making);
+        let room = self.making.clone().acquire_many_owned(memory).await;
+        let room = room.map_err(|_| DedupError::Thread(opened.digest.to_string()))?;
+        let threads = Threads::Runtime(Some(Arc::new(room)));
+        making::make(store, &self.frames, opened, number, &threads).await
     }
 }
 
 async fn record(store: &Store, blob: &Blob) -> Result<RecipeRecord, DedupError> {
     let record = store.recipe(&blob.digest).await?;
     record.ok_or_else(|| DedupError::NoRecipe(blob.digest.clone()))
-}
-
-fn pieces(bytes: u64) -> u32 {
-    let pieces = bytes.div_ceil(PIECE).clamp(1, Semaphore::MAX_PERMITS as u64);
-    u32::try_from(pieces).unwrap_or(u32::MAX)
 }
 
 /// Counts one more request while it lasts.
@@ -412,5 +410,69 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use xebec_recipe::{Piece, RecipeBuilder};
+    use xebec_recompress::TakeApart;
+    use xebec_store::{Algorithm, StoreConfig};
+
+    use super::*;
+
+    /// A compressed blob whose recipe needs no pack.
+    async fn opened_blob(store: &Store) -> Arc<Opened> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+        encoder.write_all(b"a few plain bytes").unwrap();
+        let bytes = encoder.finish().unwrap();
+        let digest = Digest::of(Algorithm::Sha256, &bytes);
+        let (size, object) = (bytes.len() as u64, None);
+        let mut plain = Vec::new();
+        let mut apart = TakeApart::new(xebec_recompress::Limits { plain: 1 << 20 });
+        let mut take = |piece: &[u8]| plain.extend_from_slice(piece);
+        apart.write(&bytes, &mut take).unwrap();
+        let description = apart.finish(&mut take).unwrap().to_bytes();
+        let mut recipe = RecipeBuilder::new(xebec_recipe::Limits::default());
+        recipe.add(Piece::Inline(&plain)).unwrap();
+        let of = xebec_recipe::Blob {
+            digest: digest.to_string(),
+            size,
+        };
+        let recipe = Bytes::from(recipe.finish(of, description).unwrap().to_bytes());
+        let objects = Objects {
+            checksum: Digest::of(Algorithm::Sha256, &recipe),
+            recipe: store.put_draft(vec![recipe]).await.unwrap(),
+            packs: Vec::new(),
+        };
+        let blob = Blob { digest, size, object };
+        let (indexes, threads) = (Indexes::new(0), Threads::Runtime(None));
+        let opened = opened::open(store, &indexes, &blob, &objects, &threads).await;
+        Arc::new(opened.unwrap())
+    }
+
+    #[test]
+    fn memory_is_held_until_the_thread_has_ended_that_nobody_waits_for() {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.max_blocking_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            let store = Store::open(&StoreConfig::new(directory.path())).await.unwrap();
+            let opened = opened_blob(&store).await;
+            let inner = Restorer::new(&Settings::default()).inner;
+            let most = inner.most_making as usize;
+            // The only thread is at work on something else, so the unit is begun and not made.
+            let (go_on, wait) = std::sync::mpsc::channel::<()>();
+            let other = tokio::task::spawn_blocking(move || wait.recv());
+            let asked = inner.make(&store, &opened, 0).now_or_never();
+            assert!(asked.is_none());
+            assert!(inner.making.available_permits() < most);
+            go_on.send(()).unwrap();
+            other.await.unwrap().unwrap();
+            let all = inner.making.acquire_many(inner.most_making).await;
+            drop(all.unwrap());
+        });
     }
 }

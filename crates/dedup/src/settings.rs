@@ -34,7 +34,7 @@ pub struct Settings {
     pub restored: u64,
     /// Restored parts of blobs that are being sent, in bytes.
     pub sending: u64,
-    /// Opened recipes that are kept in memory, in bytes.
+    /// Opened recipes and indexes of packs that are kept in memory, in bytes: half of it each.
     pub recipes: u64,
     /// Memory of all restoring that is under way, in bytes.
     pub working: u64,

@@ -18,6 +18,7 @@ use crate::repack::{Repacked, Repacking};
 use crate::settings::Settings;
 use crate::stage::{Stage, reached};
 use crate::take_apart::{TakenApart, take_apart};
+use crate::threads::Threads;
 
 /// A blob that a process took is taken again after this time, unless that process says in time that it is still at work.
 const LEASE: Duration = Duration::from_secs(300);
@@ -249,8 +250,12 @@ impl Deduplicator {
 
     /// Records a recipe after it has been proven.
     async fn record(&self, recipe: &NewRecipe, objects: &Objects) -> Result<Done, DedupError> {
+        let threads = match self.settings.gives_way {
+            true => Threads::Aside,
+            false => Threads::Runtime(None),
+        };
         let begun = Instant::now();
-        let proof = prove(&self.store, &recipe.blob, objects).await;
+        let proof = prove(&self.store, &recipe.blob, objects, &threads).await;
         self.spent.lock().proof += begun.elapsed();
         if let Err(error) = proof {
             // Others that need the pack learn of it, and the next try does not use it.
