@@ -11,7 +11,7 @@
 //! | `repack`, `needed`, `joining`, `pack_files` | which packs have much that is not needed, and packs in the place of these |
 //! | `restorer`, `sending`, `making`, `units`, `plain`, `opened`, `objects` | from a recipe to the bytes of a blob |
 //! | `damage` | what is noted when stored bytes are wrong |
-//! | `expected`, `preconstructed`, `policy` | blobs that are restored before somebody asks |
+//! | `expected`, `preconstructed`, `policy`, `busy` | blobs that are restored before somebody asks |
 //! | `cache` | what is made once for all who ask, and kept while there is room |
 //! | `aside`, `threads`, `stage` | threads of a low priority, which threads restore, and points at which tests end the process |
 //! | `settings`, `error` | what goes in, and what may go wrong |
@@ -24,6 +24,7 @@
 //! May use: `recipe`, `recompress`, `store`, `kernel`. It knows no HTTP.
 
 mod aside;
+mod busy;
 mod cache;
 mod damage;
 mod error;

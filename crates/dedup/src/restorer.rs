@@ -7,8 +7,6 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -18,6 +16,7 @@ use tokio::sync::{Semaphore, mpsc};
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_store::{Blob, BlobReader, Digest, RecipeRecord, Restore, Store, StoreError};
 
+use crate::busy::Requests;
 use crate::cache::{Cache, Hits};
 use crate::damage;
 use crate::error::DedupError;
@@ -34,10 +33,6 @@ use crate::threads::Threads;
 
 /// Blobs that wait to be restored before somebody asks, at most.
 const MOST_EXPECTED: usize = 256;
-/// While requests have blobs restored, the next unit of one that nobody has asked for waits so long, so often. No longer: a request may last as long
-/// as its client is slow, and a blob that comes too late is restored by one more request, before which the next one waits again.
-const GIVE_WAY: Duration = Duration::from_millis(10);
-const MOST_WAITS: usize = 3;
 /// A recipe whose packs were put together anew while it was used is looked up so often.
 const MOST_REPLACED: usize = 3;
 
@@ -61,14 +56,14 @@ struct Inner {
     unit_hits: Mutex<Hits>,
     blob_hits: Mutex<Hits>,
     /// Blobs as files, if there is room for any.
-    preconstructed: Option<Preconstructed>,
+    preconstructed: Option<Arc<Preconstructed>>,
     expected: Mutex<Expected>,
     expect: mpsc::Sender<Blob>,
     to_expect: Mutex<Option<mpsc::Receiver<Blob>>>,
     /// The one that is being restored before somebody asks.
     at_work_on: Mutex<Option<Digest>>,
     /// Requests that have something restored.
-    busy: Arc<AtomicUsize>,
+    busy: Requests,
 }
 
 /// How often what restoring needs was in memory.
@@ -116,12 +111,12 @@ impl Restorer {
                 recipe_hits: Mutex::default(),
                 unit_hits: Mutex::default(),
                 blob_hits: Mutex::default(),
-                preconstructed,
+                preconstructed: preconstructed.map(Arc::new),
                 expected: Mutex::new(Expected::new()),
                 expect,
                 to_expect: Mutex::new(Some(to_expect)),
                 at_work_on: Mutex::default(),
-                busy: Arc::default(),
+                busy: Requests::default(),
             }),
         }
     }
@@ -139,23 +134,20 @@ impl Restorer {
             .pulled(client, digest, milliseconds_since_1970());
     }
 
-    /// A client has read the manifest that names these blobs: those that it has not pulled lately, and that are not intact, are restored by
-    /// [`Restorer::prefetch`]. It waits for nothing.
-    pub fn expect(&self, client: &str, blobs: Vec<Blob>) {
+    /// A client has read the manifest that names these blobs. Returns those that it is about to pull: it has not pulled them lately.
+    pub fn lacking(&self, client: &str, blobs: Vec<Digest>) -> Vec<Digest> {
+        let mut expected = self.inner.expected.lock();
+        expected.lacking(client, blobs, milliseconds_since_1970())
+    }
+
+    /// A client is about to pull a blob: if it is not intact, [`Restorer::prefetch`] restores it. This waits for nothing.
+    pub fn expect(&self, blob: Blob) {
         let Some(files) = &self.inner.preconstructed else {
             return;
         };
-        let digests = blobs.iter().map(|blob| blob.digest.clone()).collect();
-        let lacking = self
-            .inner
-            .expected
-            .lock()
-            .lacking(client, digests, milliseconds_since_1970());
-        for blob in blobs {
-            if blob.object.is_none() && lacking.contains(&blob.digest) && files.expect(&blob) {
-                // If too many wait, this one is restored when it is asked for.
-                let _ = self.inner.expect.try_send(blob);
-            }
+        if blob.object.is_none() && files.expect(&blob) {
+            // If too many wait, this one is restored when it is asked for.
+            let _ = self.inner.expect.try_send(blob);
         }
     }
 
@@ -168,13 +160,7 @@ impl Restorer {
             let Some(files) = &self.inner.preconstructed else {
                 return;
             };
-            if !files.lacks(&blob) {
-                continue;
-            }
-            *self.inner.at_work_on.lock() = Some(blob.digest.clone());
-            let restored = self.inner.restore_whole(&store, files, &blob).await;
-            *self.inner.at_work_on.lock() = None;
-            if let Err(error) = restored {
+            if let Err(error) = self.inner.restore_ahead(&store, files, &blob).await {
                 tracing::debug!(digest = %blob.digest, "not restored before somebody asks: {error}");
             }
         }
@@ -191,7 +177,7 @@ impl Restorer {
                 .inner
                 .preconstructed
                 .as_ref()
-                .map_or(0, Preconstructed::bytes),
+                .map_or(0, |files| files.bytes()),
         }
     }
 }
@@ -252,7 +238,7 @@ fn stream_of(
     opened: Arc<Opened>,
     range: Range<u64>,
 ) -> impl futures_util::Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let (room, busy) = (inner.sending.clone(), Busy::new(&inner.busy));
+    let (room, busy) = (inner.sending.clone(), inner.busy.begin());
     let units = opened.units.clone();
     let make = move |number| {
         let (inner, store, opened) = (inner.clone(), store.clone(), opened.clone());
@@ -274,11 +260,26 @@ impl Inner {
         reader
     }
 
-    /// Makes a file of a blob.
+    /// Makes a file of a blob, unless there is one. It leaves the reserve of the disk to pushes.
+    async fn restore_ahead(
+        &self,
+        store: &Store,
+        files: &Arc<Preconstructed>,
+        blob: &Blob,
+    ) -> Result<(), DedupError> {
+        if !files.lacks(blob) || store.room().await < blob.size {
+            return Ok(());
+        }
+        *self.at_work_on.lock() = Some(blob.digest.clone());
+        let restored = self.restore_whole(store, files, blob).await;
+        *self.at_work_on.lock() = None;
+        restored
+    }
+
     async fn restore_whole(
         &self,
         store: &Store,
-        files: &Preconstructed,
+        files: &Arc<Preconstructed>,
         blob: &Blob,
     ) -> Result<(), DedupError> {
         let failed = |source| DedupError::Read {
@@ -288,18 +289,16 @@ impl Inner {
         let opened = self.opened(store, blob).await?;
         let mut file = files.begin(blob).map_err(failed)?;
         for number in 0..opened.units.len() {
-            for _ in 0..MOST_WAITS {
-                if self.busy.load(Ordering::Relaxed) == 0 {
-                    break;
-                }
-                tokio::time::sleep(GIVE_WAY).await;
-            }
+            self.busy.give_way().await;
             let bytes = self.unit(store, &opened, number, &Mutex::default()).await?;
             let written = tokio::task::spawn_blocking(move || file.write(&bytes).map(|()| file)).await;
             let written = written.map_err(|_| DedupError::Thread(blob.digest.to_string()))?;
             file = written.map_err(failed)?;
         }
-        files.finish(blob, file).map_err(failed)
+        let (files, of) = (files.clone(), blob.clone());
+        let finished = tokio::task::spawn_blocking(move || files.finish(&of, file)).await;
+        let finished = finished.map_err(|_| DedupError::Thread(blob.digest.to_string()))?;
+        finished.map_err(failed)
     }
 
     /// The recipe of a blob.
@@ -397,22 +396,6 @@ async fn record(store: &Store, blob: &Blob) -> Result<RecipeRecord, DedupError> 
     record.ok_or_else(|| DedupError::NoRecipe(blob.digest.clone()))
 }
 
-/// Counts one more request while it lasts.
-struct Busy(Arc<AtomicUsize>);
-
-impl Busy {
-    fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count.clone())
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
@@ -474,5 +457,25 @@ mod tests {
             let all = inner.making.acquire_many(inner.most_making).await;
             drop(all.unwrap());
         });
+    }
+
+    #[tokio::test]
+    async fn nothing_is_restored_ahead_where_only_the_reserve_is_free() {
+        for (reserve, is_tried) in [(0, true), (u64::MAX, false)] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut config = StoreConfig::new(directory.path());
+            config.reserve = 0;
+            let blob = opened_blob(&Store::open(&config).await.unwrap()).await.blob();
+            config.reserve = reserve;
+            let store = Store::open(&config).await.unwrap();
+            let files = directory.path().join("restored");
+            let restorer = Restorer::with_files(&Settings::default(), &files, 1 << 20).unwrap();
+            let inner = restorer.inner;
+            let files = inner.preconstructed.as_ref().unwrap();
+            // Its recipe is not recorded.
+            let tried = inner.restore_ahead(&store, files, &blob).await;
+            let is_asked_for = matches!(tried, Err(DedupError::NoRecipe(_)));
+            assert_eq!((is_asked_for, tried.is_ok()), (is_tried, !is_tried));
+        }
     }
 }

@@ -176,15 +176,17 @@ impl Ahead {
         ) else {
             return Ok(());
         };
-        let mut blobs = Vec::new();
-        for (kind, digest) in store.references(&repository, &manifest).await? {
-            if kind == ReferenceKind::Layer
-                && let Some(blob) = store.peek_blob(&repository, &digest).await?
-            {
-                blobs.push(blob);
+        let references = store.references(&repository, &manifest).await?;
+        let layers = references
+            .into_iter()
+            .filter(|(kind, _)| *kind == ReferenceKind::Layer);
+        let layers = layers.map(|(_, digest)| digest).collect();
+        // A client that comes again and again has pulled them all: then the store is asked for none.
+        for digest in restorer.lacking(&client, layers) {
+            if let Some(blob) = store.peek_blob(&repository, &digest).await? {
+                restorer.expect(blob);
             }
         }
-        restorer.expect(&client, blobs);
         Ok(())
     }
 }

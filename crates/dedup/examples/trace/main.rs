@@ -173,8 +173,13 @@ async fn replay(
         let client = event.client.to_string();
         match (&event.request, restorer) {
             (Request::Manifest(layers), Some(restorer)) => {
-                let layers = layers.iter().map(|layer| blobs[*layer].clone()).collect();
-                restorer.expect(&client, layers);
+                let digests = layers.iter().map(|layer| blobs[*layer].digest.clone());
+                let lacking = restorer.lacking(&client, digests.collect());
+                for layer in layers.iter().map(|layer| &blobs[*layer]) {
+                    if lacking.contains(&layer.digest) {
+                        restorer.expect(layer.clone());
+                    }
+                }
             }
             (Request::Manifest(_), None) => {}
             (Request::Layer(layer), restorer) => {

@@ -7,6 +7,7 @@
     reason = "a test that cannot go on should stop"
 )]
 
+mod ahead;
 mod common;
 mod damage;
 mod full;
