@@ -245,17 +245,13 @@ impl Background {
 
     /// Works until the program ends.
     pub async fn run(self: Arc<Self>) {
-        self.until_normal().await;
         // A single node begins anew what it had begun; of several, another one may be at work on it.
-        if self.is_alone
-            && let Err(error) = self.deduplicator.release().await
-        {
-            tracing::warn!("{error}");
+        if self.is_alone {
+            self.until_done(|| self.deduplicator.release()).await;
         }
-        match self.deduplicator.drop_leftovers().await {
-            Ok(0) => {}
-            Ok(dropped) => tracing::info!(dropped, "blobs that were taken apart are no longer intact"),
-            Err(error) => tracing::warn!("{error}"),
+        match self.until_done(|| self.deduplicator.drop_leftovers()).await {
+            0 => {}
+            dropped => tracing::info!(dropped, "blobs that were taken apart are no longer intact"),
         }
         let jobs = (0..self.deduplicator.settings().jobs).map(|_| self.clone().work());
         futures_util::future::join_all(jobs).await;
@@ -302,6 +298,15 @@ impl Background {
         }
     }
 
+    /// Does something of the store as soon as that may be written and does not fail.
+    async fn until_done<T>(&self, attempt: impl AsyncFn() -> Result<T, StoreError>) -> T {
+        let attempt = async || {
+            self.until_normal().await;
+            attempt().await
+        };
+        again_and_again(PAUSE, attempt).await
+    }
+
     async fn until_normal(&self) {
         while !self.mode.is_normal() {
             tokio::time::sleep(LOOK_AT_MODE).await;
@@ -317,11 +322,48 @@ impl Listener for Background {
     }
 }
 
+/// Does something of the store until it does not fail.
+async fn again_and_again<T>(pause: Duration, attempt: impl AsyncFn() -> Result<T, StoreError>) -> T {
+    loop {
+        match attempt().await {
+            Ok(done) => return done,
+            Err(error) => {
+                tracing::warn!("taking blobs apart waits for the store: {error}");
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
 fn outcome(done: &Done) -> &'static str {
     match done {
         Done::Recorded => "done",
         Done::Kept(_) => "kept",
         Done::Later(_) => "failed_for_now",
         Done::Gone => "gone",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_the_store_does_not_do_at_the_start_it_does_later() {
+        let tries = Cell::new(0);
+        let done = again_and_again(Duration::ZERO, async || {
+            tries.set(tries.get() + 1);
+            match tries.get() {
+                3 => Ok("done"),
+                _ => Err(StoreError::System {
+                    doing: "read the records",
+                    source: std::io::Error::other("a disk that is away"),
+                }),
+            }
+        });
+        assert_eq!(done.await, "done");
+        assert_eq!(tries.get(), 3);
     }
 }
