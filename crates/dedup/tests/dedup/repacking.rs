@@ -200,4 +200,6 @@ async fn blobs_that_are_taken_apart_meanwhile_lose_nothing() {
         "{scrubbed:?}"
     );
     eprintln!("{refused} refused, {replaced} replaced");
+    // Else nothing was tried.
+    assert!(replaced > 0);
 }
