@@ -7,6 +7,8 @@
     reason = "a test that cannot go on should stop"
 )]
 
+mod copies;
+
 use std::collections::BTreeSet;
 
 use std::time::Instant;

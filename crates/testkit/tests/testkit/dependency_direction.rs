@@ -59,7 +59,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "xebec-dedup",
         &["xebec-kernel", "xebec-recipe", "xebec-recompress", "xebec-store"],
     ),
-    ("xebec-policy", &["xebec-settings", "xebec-store"]),
+    (
+        "xebec-policy",
+        &["xebec-placement", "xebec-settings", "xebec-store"],
+    ),
     (
         "xebec-upstream",
         &[
