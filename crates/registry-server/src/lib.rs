@@ -17,7 +17,8 @@
 //! Promises: rights are checked before anything is looked up; a push is answered after its bytes and its record are on the disk; no
 //! request waits for indexing, for a collection or for a listener.
 //!
-//! May use: the crates above, and `format`, `index`, `artifact`, `oci`, `trust`, `settings`, `kernel`. No crate of a host.
+//! May use: the crates above, and `format`, `index`, `artifact`, `oci`, `trust`, `settings`, `placement`, `kernel`. No crate of a
+//! host.
 
 pub mod api;
 pub mod body;

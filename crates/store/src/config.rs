@@ -13,7 +13,7 @@ pub struct StoreConfig {
     pub root: PathBuf,
     /// Where records are kept.
     pub database: DatabaseConfig,
-    /// Where objects are kept.
+    /// Where objects are kept: the place `main`.
     pub objects: ObjectsConfig,
     /// Other places, where replicas of objects are.
     pub places: Vec<PlaceConfig>,

@@ -17,7 +17,7 @@
 //!
 //! # Crates that it may use
 //!
-//! `kernel` and `objects`, and no other crate of Xebec.
+//! `kernel`, `objects`, and `placement` for names of places; no other crate of Xebec.
 //!
 //! # Where to look
 //!

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 use xebec_access::settings::AuthSettings;
+use xebec_placement::PlaceName;
+use xebec_policy::copies::CopyRule;
 use xebec_policy::immutability::ImmutableRule;
 use xebec_policy::mode::Serving;
 use xebec_policy::quota::Quota;
@@ -28,6 +30,9 @@ pub(super) struct File {
     pub(super) server: Server,
     pub(super) limits: Limits,
     pub(super) storage: Storage,
+    #[serde(rename = "place")]
+    pub(super) places: Vec<Spanned<Place>>,
+    pub(super) copies: Vec<Spanned<CopyRule>>,
     pub(super) collection: Collection,
     pub(super) manifests: Manifests,
     pub(super) log: Log,
@@ -178,6 +183,43 @@ pub(super) struct S3 {
     pub(super) region: String,
     pub(super) access_key_env: Option<Spanned<String>>,
     pub(super) secret_key_env: Option<Spanned<String>>,
+}
+
+/// `[[place]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Place {
+    pub(super) name: Spanned<Text<PlaceName>>,
+    pub(super) directory: Option<Spanned<PathBuf>>,
+    pub(super) s3: Option<PlaceS3>,
+}
+
+/// `s3` of `[[place]]`: the keys of `[storage.s3]`, but for clients, who are not sent there.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlaceS3 {
+    endpoint: Option<String>,
+    bucket: String,
+    #[serde(default)]
+    prefix: String,
+    #[serde(default = "usual_region")]
+    region: String,
+    access_key_env: Option<Spanned<String>>,
+    secret_key_env: Option<Spanned<String>>,
+}
+
+impl From<PlaceS3> for S3 {
+    fn from(place: PlaceS3) -> Self {
+        Self {
+            endpoint: place.endpoint,
+            public_endpoint: None,
+            bucket: place.bucket,
+            prefix: place.prefix,
+            region: place.region,
+            access_key_env: place.access_key_env,
+            secret_key_env: place.secret_key_env,
+        }
+    }
 }
 
 fn usual_region() -> String {

@@ -4,6 +4,7 @@
 //! environment that has it.
 
 mod file;
+mod places;
 mod problem;
 mod storage;
 
@@ -24,6 +25,7 @@ use problem::{Environment, Problem};
 use xebec_access::settings::AuthSettings;
 use xebec_events::audit::AuditSettings;
 use xebec_events::webhooks::WebhookSettings;
+use xebec_policy::copies::CopyRules;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::mode::Mode;
 use xebec_policy::quota::Quota;
@@ -42,6 +44,8 @@ pub struct Config {
     pub server: ServerSettings,
     /// Where it keeps what it has.
     pub store: StoreConfig,
+    /// Which copies of blobs it keeps on which place.
+    pub copies: CopyRules,
     /// How requests are carried out.
     pub api: ApiSettings,
     /// How often what nothing refers to is collected; never if zero.
@@ -103,6 +107,7 @@ impl Config {
         convert(File::default(), &environment).unwrap_or_else(|_| Self {
             server: ServerSettings::default(),
             store: StoreConfig::new("/var/lib/xebec-registry"),
+            copies: places::without_rules(&DeduplicationSettings::default()),
             api: ApiSettings::default(),
             collect_every: Duration::ZERO,
             log_format: LogFormat::Text,
@@ -192,8 +197,11 @@ fn convert(file: File, environment: Environment<'_>) -> Result<Config, Problem> 
         redirect: storage::redirect(&file.storage)?,
         ..ApiSettings::default()
     };
+    let mut store = storage::store(file.storage, api.max_manifest, environment)?;
+    store.places = places::places(file.places, &store, environment)?;
     Ok(Config {
-        store: storage::store(file.storage, api.max_manifest, environment)?,
+        copies: places::copies(file.copies, &store.places, &file.deduplication)?,
+        store,
         server,
         api,
         collect_every: file.collection.every.0,
@@ -281,7 +289,9 @@ mod tests {
             .join("\n")
             .replace("_env = \"XEBEC_REGISTRY_", "_env = \"SECRET\" # \"")
             // Only then clients are sent to a public endpoint.
-            .replace("redirect = \"0s\"", "redirect = \"15m\"");
+            .replace("redirect = \"0s\"", "redirect = \"15m\"")
+            // Only then copies are kept in files.
+            .replace("enabled = false", "enabled = true");
         parse(&all).unwrap();
     }
 

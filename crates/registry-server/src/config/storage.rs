@@ -27,22 +27,7 @@ pub(super) fn store(
     };
     let objects = match storage.s3 {
         None => ObjectsConfig::Directory,
-        Some(s3) => {
-            let secret =
-                |name: Option<Spanned<String>>| name.map(|name| secret(&name, environment)).transpose();
-            ObjectsConfig::S3 {
-                endpoint: s3.endpoint,
-                public_endpoint: s3
-                    .public_endpoint
-                    .map(|address| public(&address, redirect.is_some()))
-                    .transpose()?,
-                bucket: s3.bucket,
-                prefix: s3.prefix.trim_matches('/').to_owned(),
-                region: s3.region,
-                access_key: secret(s3.access_key_env)?,
-                secret_key: secret(s3.secret_key_env)?,
-            }
-        }
+        Some(s3) => bucket(s3, redirect.is_some(), environment)?,
     };
     Ok(StoreConfig {
         database,
@@ -54,6 +39,27 @@ pub(super) fn store(
         addresses_last: redirect.unwrap_or_default(),
         reserve: storage.reserve.0,
         ..StoreConfig::new(storage.root)
+    })
+}
+
+/// A bucket, to which clients are sent for blobs or not.
+pub(super) fn bucket(
+    s3: file::S3,
+    redirects: bool,
+    environment: Environment<'_>,
+) -> Result<ObjectsConfig, Problem> {
+    let secret = |name: Option<Spanned<String>>| name.map(|name| secret(&name, environment)).transpose();
+    Ok(ObjectsConfig::S3 {
+        endpoint: s3.endpoint,
+        public_endpoint: s3
+            .public_endpoint
+            .map(|address| public(&address, redirects))
+            .transpose()?,
+        bucket: s3.bucket,
+        prefix: s3.prefix.trim_matches('/').to_owned(),
+        region: s3.region,
+        access_key: secret(s3.access_key_env)?,
+        secret_key: secret(s3.secret_key_env)?,
     })
 }
 

@@ -97,6 +97,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-access",
             "xebec-dedup",
             "xebec-events",
+            "xebec-placement",
             "xebec-policy",
             "xebec-store",
             "xebec-transfer",
