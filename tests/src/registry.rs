@@ -129,6 +129,15 @@ impl OwnRegistry {
         Ok(())
     }
 
+    /// Has it read its certificate and its rules for copies again.
+    pub(crate) fn hang_up(&self) -> Result<()> {
+        let pid = i32::try_from(self.process.id())?;
+        Ok(kill_process(
+            Pid::from_raw(pid).context("no process")?,
+            Signal::HUP,
+        )?)
+    }
+
     /// Tells it to end, and says whether it ended well.
     pub(crate) fn end(mut self) -> Result<bool> {
         let pid = i32::try_from(self.process.id())?;

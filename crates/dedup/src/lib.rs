@@ -14,14 +14,14 @@
 //! | `expected`, `preconstructed`, `policy`, `busy` | blobs that are restored before somebody asks |
 //! | `cache` | what is made once for all who ask, and kept while there is room |
 //! | `aside`, `threads`, `stage` | threads of a low priority, which threads restore, and points at which tests end the process |
-//! | `settings`, `error` | what goes in, and what may go wrong |
+//! | `settings`, `forms`, `error` | what goes in, who has a say in it, and what may go wrong |
 //!
 //! Promise: no blob loses its intact bytes before its recipe has given the same digest from the objects as stored. Bytes of a pack or a recipe are
 //! compared with their digests before anything is made of them, so wrong ones are never sent. No pack is replaced before all that any recipe needs of
 //! it was read again from the new one. Memory is bounded for all requests together
 //! ([`Settings`]). A blob that cannot be taken apart in bounded time and memory stays intact.
 //!
-//! May use: `recipe`, `recompress`, `store`, `kernel`. It knows no HTTP.
+//! May use: `placement`, `recipe`, `recompress`, `store`, `kernel`. It knows no HTTP.
 
 mod aside;
 mod busy;
@@ -29,6 +29,7 @@ mod cache;
 mod damage;
 mod error;
 mod expected;
+mod forms;
 mod joining;
 mod making;
 mod needed;
@@ -51,6 +52,7 @@ mod units;
 mod worker;
 
 pub use cache::Hits;
+pub use forms::{Forms, How};
 pub use repack::Repacked;
 pub use restorer::{Figures, Restorer};
 pub use settings::{Cutting, Settings};

@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use xebec_recipe::{ChunkId, FromEnd, Limits, PackIndex, Place as ChunkPlace, Recipe};
 use xebec_recompress::{Description, Place};
-use xebec_store::{Algorithm, Blob, Digest, Store};
+use xebec_store::{Algorithm, Blob, Digest, RecipeRecord, Store};
 
 use crate::cache::{Cache, Hits};
 use crate::error::DedupError;
@@ -28,6 +28,8 @@ pub(crate) struct Opened {
     pub(crate) digest: Digest,
     /// The object of the recipe: another recipe of the same blob may have other units.
     pub(crate) object: String,
+    /// The digest of that object's bytes.
+    pub(crate) checksum: Digest,
     pub(crate) recipe: Recipe,
     /// Of a compressed blob.
     pub(crate) description: Option<Description>,
@@ -53,6 +55,12 @@ impl Opened {
             size: self.recipe.blob().size,
             object: None,
         }
+    }
+
+    /// Whether it was opened from the objects that this record names.
+    pub(crate) fn has_objects_of(&self, record: &RecipeRecord) -> bool {
+        let packs = record.packs.iter().map(|pack| &pack.object);
+        self.object == record.object && self.packs.iter().map(|pack| &pack.object.object).eq(packs)
     }
 
     /// The memory that it takes, about.
@@ -138,6 +146,7 @@ pub(crate) async fn open(
     Ok(Opened {
         digest: blob.digest.clone(),
         object: objects.recipe.object.clone(),
+        checksum: objects.checksum.clone(),
         recipe,
         description,
         places,

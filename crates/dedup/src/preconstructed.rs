@@ -1,7 +1,8 @@
 //! Blobs that were restored whole before somebody asked for them, as files: they are sent as intact ones are.
 //!
 //! It is a cache: nothing in it is durable, and a process begins with an empty one. A file gets its name when its bytes have had the blob's digest.
-//! If a disk gives others back, whoever reads the whole blob gets an error instead of its end, and the file goes: the next one has the blob restored.
+//! If a disk gives others back, a client notices by the digest, as with an intact blob. Some reads are compared here, too: then the client gets an error instead
+//! of the end, and the file goes, so that the next one has the blob restored.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,6 +10,7 @@ use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures_util::{TryStreamExt as _, stream};
@@ -21,7 +23,12 @@ use crate::policy::Policy;
 pub(crate) struct Preconstructed {
     directory: PathBuf,
     policy: Mutex<Policy<Digest>>,
+    /// Whole reads so far.
+    reads: AtomicU64,
 }
+
+/// One of so many whole reads is compared with the digest, the first one included. To compare each would take longer than sending it.
+const COMPARED: u64 = 16;
 
 impl Preconstructed {
     /// An empty one in a directory of its own, which it makes or empties, with files of so many bytes together.
@@ -49,6 +56,7 @@ impl Preconstructed {
         Ok(Self {
             directory: directory.to_owned(),
             policy: Mutex::new(Policy::new(room)),
+            reads: AtomicU64::new(0),
         })
     }
 
@@ -73,11 +81,15 @@ impl Preconstructed {
             self.forget(&blob.digest);
             return None;
         };
-        let is_whole = range == (0..blob.size);
+        let is_compared = range == (0..blob.size)
+            && self
+                .reads
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(COMPARED);
         let reading = Reading {
             files: self.clone(),
             digest: blob.digest.clone(),
-            hasher: is_whole.then(|| Hasher::new(blob.digest.algorithm())),
+            hasher: is_compared.then(|| Hasher::new(blob.digest.algorithm())),
             left: range.end - range.start,
             reader: BlobReader::of_file(file, range),
         };
@@ -166,7 +178,7 @@ const LEAVING: &str = ".old";
 struct Reading {
     files: Arc<Preconstructed>,
     digest: Digest,
-    /// Of what was read, if all of it is.
+    /// Of what was read, if it is compared.
     hasher: Option<Hasher>,
     /// Bytes that were not read yet.
     left: u64,

@@ -22,7 +22,7 @@ use crate::damage;
 use crate::error::DedupError;
 use crate::expected::Expected;
 use crate::making;
-use crate::objects::{Objects, PackObject};
+use crate::objects::Objects;
 use crate::opened::{self, Indexes, Opened};
 use crate::plain::Frames;
 use crate::preconstructed::Preconstructed;
@@ -321,8 +321,8 @@ impl Inner {
         blob: &Blob,
         record: &RecipeRecord,
     ) -> Result<Arc<Opened>, DedupError> {
-        // The packs are part of the key: they may be others for the same recipe.
-        let packs: Vec<String> = record.packs.iter().map(|pack| pack.key.to_string()).collect();
+        // The objects of packs are part of the key: they may be others for the same recipe.
+        let packs: Vec<&str> = record.packs.iter().map(|pack| pack.object.as_str()).collect();
         let key = (
             blob.digest.clone(),
             format!("{}:{}", record.object, packs.join(",")),
@@ -349,15 +349,18 @@ impl Inner {
                 Err(error) if error.is_damage() => error,
                 made => return made,
             };
-            // Its packs may have been put together anew since the recipe was opened: then the old ones are gone, and the recipe is the same.
-            let record = store.recipe(&opened.digest).await?;
-            let Some(record) = record.filter(|record| record.object == opened.object) else {
+            // Its packs may have been put together anew since the recipe was opened, or its objects may be on other places: then the old ones are
+            // gone, and the recipe has the same bytes.
+            let Some(mut record) = same_recipe(store, &opened).await? else {
                 return Err(error);
             };
-            let packs: Vec<PackObject> = record.packs.iter().map(PackObject::from).collect();
-            if opened.packs.iter().map(|pack| &pack.object).eq(&packs) {
+            if opened.has_objects_of(&record) {
                 damage::note(store, &record, &error).await;
-                return Err(error);
+                // What was damaged may have come again from another place.
+                match same_recipe(store, &opened).await? {
+                    Some(again) if !opened.has_objects_of(&again) => record = again,
+                    _ => return Err(error),
+                }
             }
             opened = self.open(store, &opened.blob(), &record).await?;
         }
@@ -394,6 +397,12 @@ impl Inner {
 async fn record(store: &Store, blob: &Blob) -> Result<RecipeRecord, DedupError> {
     let record = store.recipe(&blob.digest).await?;
     record.ok_or_else(|| DedupError::NoRecipe(blob.digest.clone()))
+}
+
+/// The recipe of a blob that was opened, if it is still one with the same bytes.
+async fn same_recipe(store: &Store, opened: &Opened) -> Result<Option<RecipeRecord>, DedupError> {
+    let record = store.recipe(&opened.digest).await?;
+    Ok(record.filter(|record| record.checksum == opened.checksum))
 }
 
 #[cfg(test)]

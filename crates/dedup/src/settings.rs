@@ -1,5 +1,7 @@
 //! How blobs are taken apart and restored.
 
+use xebec_placement::Form;
+
 /// How files are cut into chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -9,6 +11,16 @@ pub enum Cutting {
     Files,
     /// Large files are cut where their contents say so: files that differ a little have most chunks in common.
     Contents,
+}
+
+impl Cutting {
+    /// The same as rules for copies and records of recipes call it.
+    pub fn form(self) -> Form {
+        match self {
+            Self::Files => Form::Files,
+            Self::Contents => Form::Chunks,
+        }
+    }
 }
 
 /// How blobs are taken apart and restored.

@@ -11,11 +11,12 @@ use xebec_store::{Algorithm, Blob, DedupTask, Digest, NewRecipe, Recording, Stor
 
 use crate::damage;
 use crate::error::DedupError;
+use crate::forms::{Forms, How};
 use crate::objects::{Objects, PackObject};
 use crate::pack_files::drop_drafts;
 use crate::proof::prove;
 use crate::repack::{Repacked, Repacking};
-use crate::settings::Settings;
+use crate::settings::{Cutting, Settings};
 use crate::stage::{Stage, reached};
 use crate::take_apart::{TakenApart, take_apart};
 use crate::threads::Threads;
@@ -63,6 +64,7 @@ pub struct Deduplicator {
     /// Told when a blob has come.
     arrived: Arc<Notify>,
     repacking: Repacking,
+    forms: Option<Arc<dyn Forms>>,
 }
 
 impl Deduplicator {
@@ -74,7 +76,15 @@ impl Deduplicator {
             spent: Mutex::default(),
             arrived,
             repacking: Repacking::new(),
+            forms: None,
         }
+    }
+
+    /// The same, which asks these how each blob is taken apart.
+    #[must_use]
+    pub fn with_forms(mut self, forms: Arc<dyn Forms>) -> Self {
+        self.forms = Some(forms);
+        self
     }
 
     /// How long taking apart and proofs have taken so far.
@@ -107,7 +117,7 @@ impl Deduplicator {
     /// If the database fails.
     pub async fn drop_leftovers(&self) -> Result<u64, StoreError> {
         let (mut dropped, mut after) = (0, None);
-        if self.settings.keep_intact {
+        if self.settings.keep_intact || self.forms.as_ref().is_some_and(|forms| forms.count()) {
             return Ok(0);
         }
         loop {
@@ -150,15 +160,30 @@ impl Deduplicator {
         let Some(task) = self.store.take_dedup(LEASE, self.settings.least_size).await? else {
             return Ok(None);
         };
-        let work = self.work(&task.blob);
+        let (cutting, keeps) = match self.how(&task).await? {
+            How::Usual => (self.settings.cutting, self.settings.keep_intact),
+            How::Cut(cutting) => (cutting, true),
+            How::Stays(why) => {
+                self.store.settle_dedup(&task, &why).await?;
+                return Ok(Some((task.blob, Done::Kept(why))));
+            }
+        };
+        let work = self.work(&task.blob, cutting);
         let done = match self.while_leased(&task, work).await {
             Ok(done) => done,
             Err(error @ DedupError::NotExact { .. }) => Done::Kept(error.to_string()),
             Err(error) if error.is_passing() || task.tries < MOST_TRIES => Done::Later(error.to_string()),
             Err(error) => Done::Kept(format!("given up after {} tries: {error}", task.tries)),
         };
-        self.settle(&task, &done).await?;
+        self.settle(&task, &done, keeps).await?;
         Ok(Some((task.blob, done)))
+    }
+
+    async fn how(&self, task: &DedupTask) -> Result<How, StoreError> {
+        match &self.forms {
+            Some(forms) => forms.of(&self.store, &task.blob.digest).await,
+            None => Ok(How::Usual),
+        }
     }
 
     /// Carries out work on a blob that nobody else takes meanwhile.
@@ -179,10 +204,10 @@ impl Deduplicator {
         }
     }
 
-    async fn settle(&self, task: &DedupTask, done: &Done) -> Result<(), StoreError> {
+    async fn settle(&self, task: &DedupTask, done: &Done, keeps: bool) -> Result<(), StoreError> {
         let digest = &task.blob.digest;
         match done {
-            Done::Recorded if self.settings.keep_intact => {}
+            Done::Recorded if keeps => {}
             Done::Recorded => {
                 self.store.drop_intact(digest).await?;
                 reached(Stage::Dropped);
@@ -196,9 +221,13 @@ impl Deduplicator {
         Ok(())
     }
 
-    async fn work(&self, blob: &Blob) -> Result<Done, DedupError> {
+    async fn work(&self, blob: &Blob, cutting: Cutting) -> Result<Done, DedupError> {
         let begun = Instant::now();
-        let taken_apart = take_apart(&self.store, blob, &self.settings).await;
+        let settings = Settings {
+            cutting,
+            ..self.settings.clone()
+        };
+        let taken_apart = take_apart(&self.store, blob, &settings).await;
         self.spent.lock().taking_apart += begun.elapsed();
         let (recipe, plain, packed) = match taken_apart? {
             TakenApart::Made {
@@ -239,6 +268,7 @@ impl Deduplicator {
             plain,
             packs: packed.packs,
             uses: packed.uses,
+            form: Some(cutting.form()),
         };
         let outcome = self.record(&recipe, &objects).await;
         if !matches!(outcome, Ok(Done::Recorded)) {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use tokio::runtime::Handle;
@@ -13,9 +14,11 @@ use xebec_access::client_of;
 use xebec_dedup::{Cutting, Deduplicator, Done, Repacked, Restorer, Settings};
 use xebec_events::{Event, EventKind, Listener};
 use xebec_kernel::size::Bytes;
+use xebec_replication::Rules;
 use xebec_settings::size::Size;
 use xebec_store::{DatabaseConfig, ReferenceKind, Store, StoreConfig, StoreError};
 
+use crate::copies::ByRules;
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::state::Registry;
@@ -230,13 +233,17 @@ pub struct Background {
 }
 
 impl Background {
-    /// A part of a registry that works once [`Background::run`] is called.
-    pub fn within(registry: &Registry, settings: &DeduplicationSettings) -> Arc<Self> {
+    /// A part of a registry that works once [`Background::run`] is called. With rules for copies, these say how each blob is taken apart.
+    pub fn within(registry: &Registry, settings: &DeduplicationSettings, rules: Option<Rules>) -> Arc<Self> {
         let arrived = Arc::new(Notify::new());
         let store = registry.store.clone();
+        let mut deduplicator = Deduplicator::new(store.clone(), settings.settings(), arrived.clone());
+        if let Some(rules) = rules {
+            deduplicator = deduplicator.with_forms(Arc::new(ByRules::new(rules)));
+        }
         Arc::new(Self {
             is_alone: matches!(store.config().database, DatabaseConfig::Embedded),
-            deduplicator: Deduplicator::new(store, settings.settings(), arrived.clone()),
+            deduplicator,
             arrived,
             mode: registry.mode.clone(),
             metrics: registry.metrics.clone(),
@@ -247,14 +254,26 @@ impl Background {
     pub async fn run(self: Arc<Self>) {
         // A single node begins anew what it had begun; of several, another one may be at work on it.
         if self.is_alone {
-            self.until_done(|| self.deduplicator.release()).await;
+            let this = self.clone();
+            again_and_again(PAUSE, move || Box::pin(this.clone().release())).await;
         }
-        match self.until_done(|| self.deduplicator.drop_leftovers()).await {
+        let this = self.clone();
+        match again_and_again(PAUSE, move || Box::pin(this.clone().drop_leftovers())).await {
             0 => {}
             dropped => tracing::info!(dropped, "blobs that were taken apart are no longer intact"),
         }
         let jobs = (0..self.deduplicator.settings().jobs).map(|_| self.clone().work());
         futures_util::future::join_all(jobs).await;
+    }
+
+    async fn release(self: Arc<Self>) -> Result<u64, StoreError> {
+        self.until_normal().await;
+        self.deduplicator.release().await
+    }
+
+    async fn drop_leftovers(self: Arc<Self>) -> Result<u64, StoreError> {
+        self.until_normal().await;
+        self.deduplicator.drop_leftovers().await
     }
 
     async fn work(self: Arc<Self>) {
@@ -298,15 +317,6 @@ impl Background {
         }
     }
 
-    /// Does something of the store as soon as that may be written and does not fail.
-    async fn until_done<T>(&self, attempt: impl AsyncFn() -> Result<T, StoreError>) -> T {
-        let attempt = async || {
-            self.until_normal().await;
-            attempt().await
-        };
-        again_and_again(PAUSE, attempt).await
-    }
-
     async fn until_normal(&self) {
         while !self.mode.is_normal() {
             tokio::time::sleep(LOOK_AT_MODE).await;
@@ -322,8 +332,11 @@ impl Listener for Background {
     }
 }
 
-/// Does something of the store until it does not fail.
-async fn again_and_again<T>(pause: Duration, attempt: impl AsyncFn() -> Result<T, StoreError>) -> T {
+/// Tries again with this pause until it is done. It is boxed: the compiler cannot tell whether a task may hold a closure like this else.
+async fn again_and_again<T>(
+    pause: Duration,
+    mut attempt: impl FnMut() -> BoxFuture<'static, Result<T, StoreError>>,
+) -> T {
     loop {
         match attempt().await {
             Ok(done) => return done,
@@ -346,24 +359,23 @@ fn outcome(done: &Done) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use super::*;
 
     #[tokio::test]
     async fn what_the_store_does_not_do_at_the_start_it_does_later() {
-        let tries = Cell::new(0);
-        let done = again_and_again(Duration::ZERO, async || {
-            tries.set(tries.get() + 1);
-            match tries.get() {
+        let mut tries = 0;
+        let done = again_and_again(Duration::ZERO, || {
+            tries += 1;
+            let attempt = match tries {
                 3 => Ok("done"),
                 _ => Err(StoreError::System {
                     doing: "read the records",
                     source: std::io::Error::other("a disk that is away"),
                 }),
-            }
+            };
+            Box::pin(std::future::ready(attempt))
         });
         assert_eq!(done.await, "done");
-        assert_eq!(tries.get(), 3);
+        assert_eq!(tries, 3);
     }
 }

@@ -11,7 +11,7 @@ use xebec_dedup::Figures as Restoring;
 use xebec_events::Reports;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_policy::quota::Quotas;
-use xebec_store::Store;
+use xebec_store::{PlaceSpace, Space, Store};
 use xebec_upstream::Upstreams;
 
 use crate::state::Registry;
@@ -215,6 +215,7 @@ fn of_space(to: &mut Figures, store: &Store) {
     let Some(space) = store.last_space() else {
         return;
     };
+    of_places(to, &space);
     let stored = Family::<Labels, Gauge>::default();
     for (kind, bytes) in [
         ("intact", space.intact_bytes),
@@ -267,6 +268,27 @@ fn of_space(to: &mut Figures, store: &Store) {
     ] {
         to.register(name, help, gauge(value));
     }
+}
+
+/// The copies that other places than the main one have.
+fn of_places(to: &mut Figures, space: &Space) {
+    let label = |place: &PlaceSpace| vec![("place", place.place.to_string())];
+    let of = |value: fn(&PlaceSpace) -> u64| {
+        let family = Family::<Labels, Gauge>::default();
+        for place in &space.places {
+            let value = i64::try_from(value(place)).unwrap_or(i64::MAX);
+            family.get_or_create(&label(place)).set(value);
+        }
+        family
+    };
+    let help = "Copies, or shards of copies, on a place";
+    to.register("place_copies", help, of(|place| place.replicas));
+    let help = "Bytes of copies on a place";
+    to.register_with_unit("place_copies", help, Unit::Bytes, of(|place| place.bytes));
+    let help = "Copies on a place that are damaged or gone, and not made again yet";
+    to.register("place_damaged", help, of(|place| place.damaged));
+    let help = "Blobs, packs and links to blobs whose copies are still to be looked at";
+    to.register("copies_waiting", help, gauge(space.unplaced));
 }
 
 /// How often what restoring needs was there.

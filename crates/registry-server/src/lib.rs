@@ -6,6 +6,7 @@
 //! * [`mode_file`]: whether anything may be written now; `origin`: whether a browser asks for another site.
 //! * [`upkeep`]: what the rules let go is deleted, before each collection.
 //! * [`indexing`]: each layer's index, made when the layer has come.
+//! * [`copies`]: copies of blobs are where the rules of the configuration want them.
 //! * [`deduplication`]: each file is kept once: blobs are taken apart in the background, and restored when they are asked for.
 //! * [`page`]: what is here, for people.
 //!
@@ -23,6 +24,7 @@
 pub mod api;
 pub mod body;
 pub mod config;
+pub mod copies;
 pub mod deduplication;
 pub mod error;
 mod figures;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use xebec_kernel::size::Bytes;
+use xebec_placement::PlaceName;
 use xebec_settings::pattern::{RepositoryPattern, TagPattern};
 use xebec_settings::period::Period;
 
@@ -12,6 +13,7 @@ const EXAMPLES: &str = "Examples:
   xebec-registry serve --config /etc/xebec-registry.toml
   xebec-registry check-config /etc/xebec-registry.toml
   xebec-registry gc --dry-run --config /etc/xebec-registry.toml
+  xebec-registry copies --plan --config /etc/xebec-registry.toml
   xebec-registry backup /backup/registry --config /etc/xebec-registry.toml
   xebec-registry import /var/lib/registry --config /etc/xebec-registry.toml
   xebec-registry mirror registry.example.com/team --config /etc/xebec-registry.toml
@@ -48,6 +50,8 @@ pub(crate) enum Command {
     Scrub(Scrub),
     /// Say how much room layers take up, and how much less that is than they have as they were pushed.
     Space(Space),
+    /// Say where copies are, what the rules of [[copies]] would change, and forget a place that is lost; also while a registry serves.
+    Copies(Copies),
     /// Copy everything to a directory, also while a registry serves.
     Backup(Backup),
     /// Restore a backup to an empty directory, and compare all of it with its digests.
@@ -126,6 +130,32 @@ pub(crate) struct Space {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  xebec-registry copies --config /etc/xebec-registry.toml
+  xebec-registry copies --plan --config /etc/xebec-registry.toml
+  xebec-registry copies --lost cold --config /etc/xebec-registry.toml
+
+Change [[copies]] in the configuration, look at --plan, then send `serve` a SIGHUP, or start it again: it carries the rules out while it serves. \
+A new [[place]] needs a new start.
+--plan and the figures read the records of all blobs.")]
+pub(crate) struct Copies {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Say what the rules of the configuration would change: room on each place, and about how long it takes. Change nothing.
+    #[arg(long, conflicts_with_all = ["lost", "check"])]
+    pub(crate) plan: bool,
+    /// Forget a place whose contents are lost. What the rules want there is made again from other copies, once it is there, empty.
+    #[arg(long, value_name = "PLACE", conflicts_with_all = ["check", "json"])]
+    pub(crate) lost: Option<PlaceName>,
+    /// Have `serve` look at all copies again, whether they are there.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) check: bool,
+    /// Print an object of JSON; sizes are in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Where the registry keeps its data.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
@@ -142,7 +172,7 @@ pub(crate) struct Place {
   xebec-registry serve --listen :5000 --root /var/lib/xebec-registry
   xebec-registry serve --listen :443 --config /etc/xebec-registry.toml
 
-SIGTERM and SIGINT end it: requests that are under way are finished. SIGHUP reads the certificate again.")]
+SIGTERM and SIGINT end it: requests that are under way are finished. SIGHUP reads the certificate again, and the rules of [[copies]].")]
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) place: Place,

@@ -18,6 +18,7 @@ mod print;
 mod args;
 mod backup;
 mod collect;
+mod copies;
 mod doctor;
 mod import;
 mod logging;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Gc(args) => well(collect::collect(&args, cli.verbose)),
         Command::Scrub(args) => scrub::scrub(&args, cli.verbose),
         Command::Space(args) => well(space::space(&args, cli.verbose)),
+        Command::Copies(args) => well(copies::copies(&args, cli.verbose)),
         Command::Backup(args) => backup::backup(&args, cli.verbose),
         Command::Restore(args) => backup::restore(&args, cli.verbose),
         Command::Doctor(args) => doctor::doctor(&args),

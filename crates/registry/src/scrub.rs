@@ -66,6 +66,7 @@ pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
         }
         let is_sound = scrubbed.unreadable.is_empty()
             && scrubbed.damaged_pieces == 0
+            && scrubbed.damaged_replicas == 0
             && scrubbed.damaged_manifests.is_empty()
             && damages.iter().all(|damage| damage.mended.is_some());
         Ok(match is_sound {
@@ -158,12 +159,28 @@ fn say(scrubbed: &Scrubbed, damages: &[Damage]) {
             scrubbed.damaged_pieces
         );
     }
+    if scrubbed.mended > 0 {
+        outln!(
+            "{} blobs, packs or recipes had wrong bytes or none, and have right ones again from another place",
+            scrubbed.mended
+        );
+    }
+    if scrubbed.damaged_replicas > 0 {
+        outln!(
+            "{} copies on other places have wrong bytes or none; `serve` makes them again",
+            scrubbed.damaged_replicas
+        );
+    }
     let bad = damages.len() + scrubbed.unreadable.len() + scrubbed.damaged_manifests.len();
-    let bad = bad as u64 + scrubbed.damaged_pieces;
+    let bad = bad as u64 + scrubbed.damaged_pieces + scrubbed.damaged_replicas;
     outln!(
-        "read {} blobs, {} packs and recipes and {} manifests, {}{}: {}",
+        "read {} blobs, {} packs and recipes{} and {} manifests, {}{}: {}",
         scrubbed.blobs,
         scrubbed.pieces,
+        match scrubbed.replicas {
+            0 => String::new(),
+            copies => format!(", {copies} copies on other places"),
+        },
         scrubbed.manifests,
         size::for_people(scrubbed.bytes),
         match (scrubbed.restored, scrubbed.not_restored) {
@@ -208,6 +225,9 @@ fn as_json(scrubbed: &Scrubbed, damages: &[Damage]) -> Value {
         "blobs": scrubbed.blobs,
         "packs_and_recipes": scrubbed.pieces,
         "damaged_packs_and_recipes": scrubbed.damaged_pieces,
+        "copies_on_other_places": scrubbed.replicas,
+        "damaged_copies_on_other_places": scrubbed.damaged_replicas,
+        "mended_from_other_places": scrubbed.mended,
         "restored": scrubbed.restored,
         "not_restored": scrubbed.not_restored,
         "manifests": scrubbed.manifests,

@@ -1,5 +1,6 @@
 //! `xebec-registry serve`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,14 @@ use xebec_events::webhooks::Webhooks;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_policy::quota::Quotas;
 use xebec_registry_server::config::Config;
+use xebec_registry_server::copies::{Copies, Heard};
 use xebec_registry_server::deduplication;
 use xebec_registry_server::indexing::Indexer;
 use xebec_registry_server::mode_file::ModeFile;
 use xebec_registry_server::server::{Server, TlsSettings};
 use xebec_registry_server::state::Registry;
 use xebec_registry_server::upkeep::{Tidied, Upkeep};
+use xebec_replication::Rules;
 use xebec_store::{CollectOptions, Store};
 use xebec_upstream::Upstreams;
 
@@ -46,13 +49,13 @@ pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
     logging::start(verbose, config.log_format);
     allow_files();
     let runtime = crate::program::runtime()?;
-    let outcome = runtime.block_on(run(config));
+    let outcome = runtime.block_on(run(config, args.place.config.clone()));
     // Reads and writes in the background are finished or harmless; nobody waits for them.
     runtime.shutdown_timeout(Duration::from_secs(5));
     outcome
 }
 
-async fn run(config: Config) -> anyhow::Result<()> {
+async fn run(config: Config, file: Option<PathBuf>) -> anyhow::Result<()> {
     let (store, restorer) = deduplication::open_to_serve(&config.store, &config.deduplication).await?;
     let mut registry = Registry::new(store.clone());
     registry.settings = config.api.clone();
@@ -64,8 +67,12 @@ async fn run(config: Config) -> anyhow::Result<()> {
     registry.mode = ModeFile::new(config.store.root.join("mode"), config.mode.clone());
     look_elsewhere(&mut registry, &config, &arrived)?;
     protect(&mut registry, &config)?;
+    let rules = Rules::new(config.copies.clone());
+    let copies = Copies::within(&registry, rules.clone());
+    registry.listeners.push(Heard::by(copies.clone()));
+    tokio::spawn(copies.clone().run());
     if config.deduplication.enabled {
-        let background = deduplication::Background::within(&registry, &config.deduplication);
+        let background = deduplication::Background::within(&registry, &config.deduplication, Some(rules));
         registry.listeners.push(background.clone());
         tokio::spawn(background.run());
     }
@@ -82,7 +89,11 @@ async fn run(config: Config) -> anyhow::Result<()> {
         tracing::info!(version = env!("CARGO_PKG_VERSION"), root = %config.store.root.display(), "serving at {scheme}://{address}");
     }
     let reload = server.reloader();
-    tokio::spawn(reload_on_hangup(signal(SignalKind::hangup())?, reload));
+    tokio::spawn(reload_on_hangup(
+        signal(SignalKind::hangup())?,
+        reload,
+        (copies, file),
+    ));
     mirror::schedule(mirrors, &registry, &arrived);
     if !config.collect_every.is_zero() {
         let upkeep = Upkeep::new(&store, &config);
@@ -156,8 +167,17 @@ async fn end_at_once(mut terminate: Signal, mut interrupt: Signal) {
     std::process::exit(1);
 }
 
-async fn reload_on_hangup(mut hangup: Signal, reload: xebec_registry_server::server::Reloader) {
+async fn reload_on_hangup(
+    mut hangup: Signal,
+    reload: xebec_registry_server::server::Reloader,
+    (copies, file): (Arc<Copies>, Option<PathBuf>),
+) {
     while hangup.recv().await.is_some() {
+        match file.as_deref().map(Config::read) {
+            None => {}
+            Some(Ok(config)) => copies.set_rules(config.copies),
+            Some(Err(error)) => tracing::warn!("keeping the rules for copies as they were: {error}"),
+        }
         match reload.reload() {
             Ok(()) => tracing::info!("read the certificate again"),
             Err(error) => tracing::warn!("keeping the certificate as it was: {error}"),

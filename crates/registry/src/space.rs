@@ -63,6 +63,20 @@ fn say(figures: &Figures, is_enabled: bool) {
         share(figures.recipe_bytes, stored),
         people(figures.plain_bytes)
     );
+    if figures.away_bytes > 0 {
+        outln!(
+            "{:>11}    of all these, not on the main place",
+            people(figures.away_bytes)
+        );
+    }
+    for place in &figures.places {
+        outln!(
+            "{:>11}  copies on {}: {}",
+            people(place.bytes),
+            place.place,
+            place.replicas
+        );
+    }
     if figures.waiting > 0 && is_enabled {
         outln!("{:>11}  blobs wait to be taken apart", figures.waiting);
     } else if figures.waiting > 0 {
@@ -102,5 +116,8 @@ fn as_json(figures: &Figures) -> Value {
         "small": figures.small,
         "kept_blobs": figures.kept_blobs,
         "kept": kept,
+        "away_bytes": figures.away_bytes,
+        "places": figures.places.iter().map(crate::copies::place_as_json).collect::<Vec<_>>(),
+        "unplaced": figures.unplaced,
     })
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::model::Blob;
+use crate::replicas::PlaceSpace;
 use xebec_objects::Digest;
 use xebec_placement::Form;
 
@@ -172,6 +173,12 @@ pub struct Space {
     pub kept_blobs: u64,
     /// Why blobs stay intact, and how many: the most common reasons, 64 at most.
     pub kept: Vec<(String, u64)>,
+    /// The bytes of all of these objects that are not on the main place.
+    pub away_bytes: u64,
+    /// What the other places have.
+    pub places: Vec<PlaceSpace>,
+    /// Blobs, packs and links to blobs whose copies are still to be looked at; 0 if there never were rules for copies.
+    pub unplaced: u64,
 }
 
 /// The room of the blobs of one repository. Other repositories may have some of them, too.

@@ -28,6 +28,7 @@ mod quota;
 mod reading;
 mod registry;
 mod registry_clients;
+mod registry_copies;
 mod registry_deduplicated;
 mod registry_killed;
 mod registry_large;
@@ -71,6 +72,7 @@ pub(crate) fn all() -> Vec<Case> {
         runtime::cases(),
         laziness::cases(),
         registry_clients::cases(),
+        registry_copies::cases(),
         registry_deduplicated::cases(),
         registry_killed::cases(),
         registry_large::cases(),

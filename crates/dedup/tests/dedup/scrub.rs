@@ -72,6 +72,7 @@ async fn a_scrub_finds_a_recipe_that_makes_other_bytes() {
         recipe: world.store.put_draft(vec![Bytes::from(bytes)]).await.unwrap(),
         plain: plain.len() as u64,
         packs: Vec::new(),
+        form: None,
         uses: world
             .store
             .recipe(&right)

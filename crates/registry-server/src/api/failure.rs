@@ -29,7 +29,10 @@ pub(crate) fn of(doing: &str, error: &StoreError) -> ApiError {
         }
         StoreError::Unsupported(_) => ApiError::new(Code::Unsupported, error.to_string()),
         // It may answer again in a moment: clients try again.
-        StoreError::Database { .. } | StoreError::Object { .. } | StoreError::System { .. } => {
+        StoreError::Database { .. }
+        | StoreError::Place { .. }
+        | StoreError::Object { .. }
+        | StoreError::System { .. } => {
             tracing::error!("{doing}: {error}");
             let detail =
                 format!("{doing} failed: what the registry keeps its data in did not do it; try again");

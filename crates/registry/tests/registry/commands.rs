@@ -377,6 +377,7 @@ async fn a_scrub_says_that_a_pack_is_damaged_whose_blob_is_intact() {
             chunks: vec![[1; 32]],
         }],
         uses: Vec::new(),
+        form: None,
     };
     let recorded = store.record_recipe(&recipe).await.unwrap();
     assert!(matches!(recorded, Recording::Recorded(_)), "{recorded:?}");

@@ -113,7 +113,7 @@ fn restores(registry: &mut Registry) -> Restorer {
     restorer
 }
 
-fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         least_size: 1000,
         level: 1,
@@ -154,7 +154,7 @@ async fn bytes(answer: Response) -> Vec<u8> {
     answer.bytes().await.unwrap().to_vec()
 }
 
-fn blob_path(repository: &str, digest: &Digest) -> String {
+pub(crate) fn blob_path(repository: &str, digest: &Digest) -> String {
     format!("/v2/{repository}/blobs/{digest}")
 }
 
@@ -352,7 +352,7 @@ async fn nothing_is_taken_apart_while_nothing_may_be_written() {
         level: 1,
         ..DeduplicationSettings::default()
     };
-    let background = Background::within(&other, &settings);
+    let background = Background::within(&other, &settings, None);
     let running = tokio::spawn(background.run());
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert!(world.is_intact("team/app", &digest).await);

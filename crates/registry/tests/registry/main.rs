@@ -11,6 +11,7 @@ mod auth;
 mod catalogue;
 mod commands;
 mod connections;
+mod copies;
 mod deduplication;
 mod doctor;
 mod hostile;

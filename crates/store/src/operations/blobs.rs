@@ -92,6 +92,9 @@ impl Store {
             Err(StoreError::Lost(_)) => {}
             read => return read,
         }
+        if let Some(reader) = self.read_by_recipe(blob, range.clone()).await {
+            return Ok(reader);
+        }
         // Since the caller looked, somebody has pushed it again, or it was taken apart, and it is elsewhere now.
         if let Some(current) = self.any_blob(&blob.digest).await?
             && (current.object != blob.object || current.object.is_none())
@@ -106,6 +109,25 @@ impl Store {
             self.note_lost(blob).await?;
         }
         Err(StoreError::Lost(blob.digest.clone()))
+    }
+
+    /// Reads a blob whose own object is gone, if it has a sound recipe, too. It is kept by that alone from then on.
+    async fn read_by_recipe(&self, blob: &Blob, range: Range<u64>) -> Option<BlobReader> {
+        blob.object.as_ref()?;
+        let restorer = self.inner.restorer.get()?;
+        let recipe = self.recipe(&blob.digest).await.ok().flatten()?;
+        if recipe.is_damaged {
+            return None;
+        }
+        let apart = Blob {
+            object: None,
+            ..blob.clone()
+        };
+        let reader = restorer.read(self, &apart, range).await.ok()?;
+        if let Err(error) = self.give_up_intact(blob).await {
+            tracing::warn!("{error}; the bytes come from its recipe");
+        }
+        Some(reader)
     }
 
     /// Reads a blob from where this record of it says that it is. If the object is not there, the blob is lost.

@@ -93,7 +93,7 @@ impl Store {
     /// Its record comes first, so that a collection finds it when nobody completes it: after `upload_timeout`.
     async fn begin_writing(&self, held: &Held, place: PlaceName, part: Part) -> Result<Writing> {
         let objects = self
-            .objects_of(&place)
+            .objects_to_write(&place)
             .await
             .map_err(|source| at(&place, source))?;
         let object = new_key().map_err(|source| at(&place, source))?;

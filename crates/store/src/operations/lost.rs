@@ -110,9 +110,30 @@ impl Store {
         }
     }
 
+    /// Lets the object of a blob go that is gone or wrong, if it still has it, and a recipe that the records call sound.
+    pub(super) async fn give_up_intact(&self, blob: &Blob) -> Result<bool> {
+        let given_up = blob.clone();
+        let garbage = self
+            .write_records(
+                "keep a blob by its recipe alone",
+                move |tx| match recipes::has_blob(tx, &given_up)? {
+                    true => recipes::drop_intact(tx, &given_up.digest, now()),
+                    false => Ok(None),
+                },
+            )
+            .await?;
+        if garbage.is_some() {
+            tracing::error!(
+                "{}: its object is gone or has wrong bytes; it is kept by its recipe from now on",
+                blob.digest
+            );
+        }
+        Ok(garbage.is_some())
+    }
+
     async fn note_nothing(&self, blob: &Blob) -> Result<bool> {
         if let Some(held) = Held::of_blob(blob)
-            && self.recover(&held).await
+            && (self.recover(&held).await || self.give_up_intact(blob).await?)
         {
             return Ok(false);
         }

@@ -194,6 +194,14 @@ impl Store {
         Ok(&place.objects)
     }
 
+    /// The same for those who write: however short ago the mark was seen, the disk may not be there any more.
+    pub(super) async fn objects_to_write(&self, name: &PlaceName) -> io::Result<&Objects> {
+        if let Some(place) = self.inner.places.get(name) {
+            self.see(name, place).await?;
+        }
+        self.objects_of(name).await
+    }
+
     /// Compares the mark of a place with the records. A place that the store has never used gets one.
     async fn see(&self, name: &PlaceName, place: &Place) -> io::Result<()> {
         let wanted = name.clone();

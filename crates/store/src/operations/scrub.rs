@@ -192,18 +192,38 @@ impl Store {
         Ok(())
     }
 
-    async fn note_verdict(&self, blob: &Blob, verdict: Verdict, scrubbed: &mut Scrubbed) -> Result<()> {
-        if matches!(verdict, Verdict::Damaged | Verdict::Missing)
-            && let Some(held) = Held::of_blob(blob)
-            && self.recover(&held).await
-        {
-            scrubbed.mended += 1;
+    /// Whether an intact blob with wrong bytes, or none, has right ones again from another place, or has a recipe that gives them.
+    async fn mended(&self, blob: &Blob) -> Result<bool> {
+        let Some(held) = Held::of_blob(blob) else {
+            return Ok(false);
+        };
+        if self.recover(&held).await {
             let digest = blob.digest.clone();
-            return self
-                .write_records("note what a scrub found", move |tx| {
-                    blobs::note_mended(tx, &digest, now())
-                })
-                .await;
+            self.write_records("note what a scrub found", move |tx| {
+                blobs::note_mended(tx, &digest, now())
+            })
+            .await?;
+            return Ok(true);
+        }
+        let apart = Blob {
+            object: None,
+            ..blob.clone()
+        };
+        let recipe = self.recipe(&blob.digest).await?;
+        let is_exact = match (
+            self.inner.restorer.get(),
+            recipe.filter(|recipe| !recipe.is_damaged),
+        ) {
+            (Some(restorer), Some(_)) => restorer.is_exact(self, &apart).await.unwrap_or(false),
+            _ => false,
+        };
+        Ok(is_exact && self.give_up_intact(blob).await?)
+    }
+
+    async fn note_verdict(&self, blob: &Blob, verdict: Verdict, scrubbed: &mut Scrubbed) -> Result<()> {
+        if matches!(verdict, Verdict::Damaged | Verdict::Missing) && self.mended(blob).await? {
+            scrubbed.mended += 1;
+            return Ok(());
         }
         let is_sound = match verdict {
             Verdict::Sound => true,

@@ -5,7 +5,7 @@ use super::verdict::{Pace, Verdict};
 use crate::error::Result;
 use crate::records::intact::main_key;
 use crate::records::replicas;
-use crate::replicas::{Held, Replica};
+use crate::replicas::{Held, Owner, Replica};
 use crate::store::Store;
 
 /// So many records are looked up at once.
@@ -97,7 +97,8 @@ impl Store {
             .verdict(&held.name, wanted, &mut pace, &mut found.bytes)
             .await;
         match (of_main, main_key(&held.name)) {
-            (Verdict::Sound, _) => Ok(found.damaged > 0),
+            // Of a pack, who has seen other bytes has read them elsewhere, or before they were mended. A recipe with right bytes may make wrong ones.
+            (Verdict::Sound, _) => Ok(found.damaged > 0 || matches!(held.owner, Owner::Pack(_))),
             (Verdict::Damaged | Verdict::Missing, Some(_)) => {
                 let home = self.bring_home(held).await?;
                 if home.is_some() {

@@ -5,7 +5,7 @@
 use crate::database::{DatabaseError, Transaction};
 use crate::model::Blob;
 use crate::recipes::{DedupTask, RepositorySpace, Space};
-use crate::records::intact;
+use crate::records::{intact, placing, replicas};
 use xebec_objects::Digest;
 
 /// So many blobs that wait are looked at in one transaction.
@@ -168,6 +168,12 @@ pub(crate) fn space(tx: &mut dyn Transaction) -> Result<Space, DatabaseError> {
     let [packs, pack_bytes, chunks, chunk_bytes] = figures(tx, &sql)?;
     let sql = format!("SELECT COUNT(*), {size}, {plain}, 0 FROM recipes");
     let [recipes, recipe_bytes, plain_bytes, _] = figures(tx, &sql)?;
+    let away = format!("substr(object, 1, {}) = '{}'", intact::AWAY.len(), intact::AWAY);
+    let sql = format!(
+        "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT), 0, 0, 0 FROM (SELECT size FROM blobs WHERE {away}
+         UNION ALL SELECT size FROM packs WHERE {away} UNION ALL SELECT size FROM recipes WHERE {away}) AS away"
+    );
+    let [away_bytes, ..] = figures(tx, &sql)?;
     let of_state = |state: &str| format!("(SELECT COUNT(*) FROM blobs WHERE dedup_state = '{state}')");
     let states = ["waiting", "small", "kept"].map(of_state).join(", ");
     let [waiting, small, kept_blobs, _] = figures(tx, &format!("SELECT {states}, 0"))?;
@@ -195,6 +201,12 @@ pub(crate) fn space(tx: &mut dyn Transaction) -> Result<Space, DatabaseError> {
         small,
         kept_blobs,
         kept: kept.collect::<Result<_, DatabaseError>>()?,
+        away_bytes,
+        places: replicas::space(tx)?,
+        unplaced: match placing::rules(tx)? {
+            Some(_) => placing::unplaced(tx)?,
+            None => 0,
+        },
     })
 }
 

@@ -151,6 +151,7 @@ async fn the_room_of_everything_is_added_up() {
             small: 0,
             kept_blobs: 1,
             kept: vec![("it is small".to_owned(), 1)],
+            ..Space::default()
         };
         assert_eq!(space, wanted, "{}", test.engine);
         let of_repository = RepositorySpace {

@@ -151,7 +151,7 @@ async fn wrong_bytes_are_mended_from_another_copy() {
         assert!(scrubbed.damaged.is_empty());
         assert_eq!(
             store.take_unplaced(8, Duration::ZERO).await.unwrap(),
-            [digest.clone()]
+            std::slice::from_ref(&digest)
         );
         store.place(&held(store, &digest).await, &places).await.unwrap();
         collect(store).await;

@@ -57,11 +57,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "xebec-dedup",
-        &["xebec-kernel", "xebec-recipe", "xebec-recompress", "xebec-store"],
+        &[
+            "xebec-kernel",
+            "xebec-placement",
+            "xebec-recipe",
+            "xebec-recompress",
+            "xebec-store",
+        ],
     ),
     (
         "xebec-policy",
         &["xebec-placement", "xebec-settings", "xebec-store"],
+    ),
+    (
+        "xebec-replication",
+        &["xebec-kernel", "xebec-placement", "xebec-policy", "xebec-store"],
     ),
     (
         "xebec-upstream",
@@ -99,6 +109,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-events",
             "xebec-placement",
             "xebec-policy",
+            "xebec-replication",
             "xebec-store",
             "xebec-transfer",
             "xebec-upstream",
@@ -112,7 +123,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-settings",
             "xebec-access",
             "xebec-events",
+            "xebec-placement",
             "xebec-policy",
+            "xebec-replication",
             "xebec-store",
             "xebec-transfer",
             "xebec-upstream",

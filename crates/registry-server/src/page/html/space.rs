@@ -24,6 +24,13 @@ pub fn space(who: &Visitor, view: &Space) -> String {
             (bars(room))
             (scrolling("What is stored", &table(room)))
         }
+        @if !room.places.is_empty() {
+            h2 { "Copies on other places" }
+            (scrolling("Copies on other places", &places(room)))
+            @if room.unplaced > 0 {
+                p { (room.unplaced) " blobs, packs and links to blobs are still to be looked at." }
+            }
+        }
         h2 { "Taking apart" }
         (apart(view))
         @if !room.kept.is_empty() {
@@ -44,6 +51,35 @@ pub fn space(who: &Visitor, view: &Space) -> String {
 
 fn stored(room: &Room) -> u64 {
     room.intact_bytes + room.pack_bytes + room.recipe_bytes
+}
+
+fn places(room: &Room) -> Markup {
+    html! {
+        table {
+            caption { "Copies on other places" }
+            thead {
+                tr {
+                    th scope="col" { "Place" }
+                    th.number scope="col" { "Copies, or shards" }
+                    th.number scope="col" { "Size" }
+                    th.number scope="col" { "Damaged or gone" }
+                }
+            }
+            tbody {
+                @for place in &room.places {
+                    tr {
+                        th scope="row" { (place.place) }
+                        td.number { (place.replicas) }
+                        td.number { (for_people(place.bytes)) }
+                        td.number { (place.damaged) }
+                    }
+                }
+            }
+        }
+        @if room.away_bytes > 0 {
+            p.soft { (for_people(room.away_bytes)) " of what is stored is not on the main place." }
+        }
+    }
 }
 
 /// What the picture shows, in a sentence.
@@ -220,6 +256,8 @@ fn restoring(figures: &Figures) -> Markup {
 mod tests {
     use std::sync::Arc;
 
+    use xebec_store::PlaceSpace;
+
     use super::*;
 
     fn room() -> Room {
@@ -239,6 +277,7 @@ mod tests {
             small: 11,
             kept_blobs: 13,
             kept: vec![("it is <b>odd</b>".to_owned(), 13)],
+            ..Room::default()
         }
     }
 
@@ -272,6 +311,29 @@ mod tests {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(!page.contains(" style="), "{page}");
+    }
+
+    #[test]
+    fn other_places_are_listed_where_there_are_some() {
+        assert!(!shown(room()).contains("Copies on other places"));
+        let page = shown(Room {
+            away_bytes: 1_000_000,
+            places: vec![PlaceSpace {
+                place: "cold".parse().unwrap(),
+                replicas: 17,
+                bytes: 3_000_000,
+                damaged: 2,
+            }],
+            unplaced: 19,
+            ..room()
+        });
+        for part in [
+            "<th scope=\"row\">cold</th><td class=\"number\">17</td><td class=\"number\">3.0 MB</td><td class=\"number\">2</td>",
+            "19 blobs, packs and links to blobs are still to be looked at.",
+            "1.0 MB of what is stored is not on the main place.",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
     }
 
     #[test]
