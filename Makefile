@@ -150,7 +150,7 @@ bench-runner: setup-bench ## measure starts by `xebec run`: in the foreground, d
 	@scripts/bench.sh runner
 
 .PHONY: bench-registry
-bench-registry: setup-bench ## measure xebec-registry beside CNCF distribution; BENCH_ONLY="alone memory indexing large nodes", BENCH_JSON, BENCH_MARKDOWN
+bench-registry: setup-bench ## measure xebec-registry beside CNCF distribution; BENCH_ONLY="alone memory indexing deduplication large nodes", BENCH_JSON, BENCH_MARKDOWN
 	@scripts/bench.sh registry
 
 .PHONY: bench-report

@@ -24,8 +24,8 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def wait_until(what, is_so, process=None, log=None):
-    if not processes.holds(is_so, PATIENCE_S, process, 0.005):
+def wait_until(what, is_so, process=None, log=None, seconds=PATIENCE_S):
+    if not processes.holds(is_so, seconds, process, 0.005):
         ended = process is not None and process.poll() is not None
         said = open(log).read()[-2000:] if log else ""
         raise RuntimeError(f"{what}: not so, {'the process ended' if ended else 'in time'}; {said}")
@@ -66,7 +66,7 @@ def cpu_s(pid):
 class Registry:
     """What all have: `running` starts it, and measures how long that takes."""
 
-    name, nodes = None, 1
+    name, nodes, host = None, 1, "127.0.0.1"
 
     def __init__(self, top):
         self.top = os.path.join(top, self.name.replace(" ", "-").replace(",", ""))
@@ -82,7 +82,7 @@ class Registry:
 
     @contextlib.contextmanager
     def running(self):
-        self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(self.nodes)]
+        self.addresses = [f"{self.host}:{free_port()}" for _ in range(self.nodes)]
         self.running_processes = []
         try:
             for node, address in enumerate(self.addresses):

@@ -1,14 +1,15 @@
-"""xebec-registry beside CNCF distribution, on one machine and disk, in turn: pulls, pushes, manifests, memory, a large store, and two
-nodes with PostgreSQL and S3 beside one node. Called by scripts/bench.sh (`make bench-registry`); tests/gotools/registryload asks.
+"""xebec-registry beside CNCF distribution, on one machine and disk, in turn: pulls, pushes, manifests, memory, a large store, two
+nodes with PostgreSQL and S3 beside one node, and layers whose files are kept once beside intact ones (deduplication.py). Called by scripts/bench.sh
+(`make bench-registry`); tests/gotools/registryload asks.
 
 Environment: XEBEC_REGISTRY_BIN, BENCH_GOTOOLS, BENCH_SCRATCH; BENCH_RUNS (5), BENCH_SECONDS (4) of each measurement by time,
-BENCH_ONLY (of "alone memory indexing large nodes"), BENCH_TAGS (100000), BENCH_REPOSITORIES (10000), BENCH_BLOBS (20000), BENCH_JSON, BENCH_MARKDOWN.
+BENCH_ONLY (of "alone memory indexing deduplication large nodes"), BENCH_TAGS (100000), BENCH_REPOSITORIES (10000), BENCH_BLOBS (20000),
+BENCH_LAYERS (of deduplication), BENCH_JSON, BENCH_MARKDOWN.
 """
 
 import contextlib
 import gzip
 import hashlib
-import http.client
 import io
 import json
 import os
@@ -20,56 +21,26 @@ import sys
 import tarfile
 import threading
 import time
-import urllib.parse
 
+import deduplication
 import registries
 import registry_table
 import results_file
+from asking import INDEX, MANIFEST, SMALL, ask, load, push_blob, pushed
 
 RUNS = int(os.environ.get("BENCH_RUNS", "5"))
 SECONDS = os.environ.get("BENCH_SECONDS", "4")
-ONLY = os.environ.get("BENCH_ONLY", "alone memory indexing large nodes").split()
+ONLY = os.environ.get("BENCH_ONLY", "alone memory indexing deduplication large nodes").split()
 TAGS = int(os.environ.get("BENCH_TAGS", "100000"))
 REPOSITORIES = int(os.environ.get("BENCH_REPOSITORIES", "10000"))
 BLOBS = int(os.environ.get("BENCH_BLOBS", "20000"))
 LOOSE = 100
 SCRATCH = os.environ["BENCH_SCRATCH"]
-LOAD = os.path.join(os.environ["BENCH_GOTOOLS"], "registryload")
-LAYER, SMALL, PULLED_BY_CROWD = 100 << 20, 20 << 10, 32 << 20
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-INDEX = "application/vnd.oci.image.index.v1+json"
+LAYER, PULLED_BY_CROWD = 100 << 20, 32 << 20
 ACCEPT = f"Accept: {MANIFEST}, {INDEX}"
 
 
-# --- asking ----------------------------------------------------------------------------------------------------------
-
-
-def load(*arguments):
-    """What registryload has seen. A request that fails fails the benchmark."""
-    done = subprocess.run([LOAD, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    found = json.loads(done.stdout) if done.stdout else {"failed": 1, "why": done.stderr.decode()}
-    if done.returncode != 0 or found["failed"]:
-        raise RuntimeError(f"registryload {' '.join(map(str, arguments))}: {found}")
-    return found
-
-
-def ask(address, method, path, body=b"", headers=None):
-    connection = http.client.HTTPConnection(address, timeout=120)
-    connection.request(method, path, body, headers or {})
-    answer = connection.getresponse()
-    content = answer.read()
-    if answer.status >= 400:
-        raise RuntimeError(f"{method} {path}: {answer.status} {content[:500]}")
-    location = urllib.parse.urlsplit(answer.getheader("Location") or "")
-    return content, location.path + ("?" + location.query if location.query else "")
-
-
-def push_blob(address, repository, content):
-    digest = "sha256:" + hashlib.sha256(content).hexdigest()
-    _, place = ask(address, "POST", f"/v2/{repository}/blobs/uploads/")
-    separator = "&" if "?" in place else "?"
-    ask(address, "PUT", f"{place}{separator}digest={digest}", content, {"Content-Type": "application/octet-stream"})
-    return digest
+# --- measuring -------------------------------------------------------------------------------------------------------
 
 
 def push_image(address):
@@ -94,9 +65,6 @@ def random_bytes(seed, size):
     return hashlib.shake_128(str(seed).encode()).digest(size)
 
 
-# --- measuring -------------------------------------------------------------------------------------------------------
-
-
 def pulled(registry, clients, path):
     before = registry.cpu_s()
     found = load("get", "-clients", clients, "-seconds", SECONDS, "-path", path, *registry.addresses)
@@ -117,12 +85,6 @@ def asked(registry, clients, path, seconds=SECONDS):
         "server_cpu_us": (registry.cpu_s() - before) / found["requests"] * 1e6,
         "client_cpu_us": found["own_cpu_s"] / found["requests"] * 1e6,
     }
-
-
-def pushed(registry, clients, count, size, *options):
-    os.sync()
-    found = load("push", "-clients", clients, "-count", count, "-size", size, *options, *registry.addresses)
-    return {"p50_ms": found["ms"]["p50"], "p99_ms": found["ms"]["p99"], "per_s": found["requests"] / found["seconds"]}
 
 
 def measure_alone(registry):
@@ -397,6 +359,8 @@ LOAD_BEFORE = os.getloadavg()[0]
 
 
 def version(*command):
+    if not shutil.which(command[0]):
+        return "not installed"
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode().split()[-1]
 
 
@@ -429,6 +393,8 @@ def main():
             found.in_turn(both, measure_memory)
         if "indexing" in ONLY:
             found.in_turn([one], measure_indexing)
+        if "deduplication" in ONLY:
+            deduplication.run(found, SCRATCH)
         if "large" in ONLY:
             large = [registries.DistributionFull(SCRATCH), registries.XebecFull(SCRATCH)]
             fill_distribution(large[0])

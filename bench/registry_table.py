@@ -2,6 +2,8 @@
 
 import statistics
 
+import deduplication_table
+
 # Measure, figure, its unit, digits, and what is wanted of ours beside distribution's: at least or at most this ratio.
 BESIDE = [
     ("pull of 100 MB, 1 client", "mb_per_s", "MB/s", 0, (">=", 1.0)),
@@ -75,7 +77,7 @@ def beside(found):
         lines.append(
             f"| {measure}, {unit} | {shown(theirs, digits)} | {shown(ours, digits)} | {f'{ratio:.2f}' if ratio else '-'} |"
             f" {verdict(wanted, ratio, ours)} |")
-    return lines
+    return lines if len(lines) > 2 else []
 
 
 def milliseconds(found, measure, system, figure):
@@ -120,7 +122,7 @@ def markdown(found):
     head = (
         f"{machine['processors']} processors ({machine['model']}), Linux {machine['kernel']}, load {found['load_before']:.1f} before;"
         f" {found['runs']} runs in turn: median (lowest to highest). distribution {found['versions']['distribution']}.")
-    parts = [[head], beside(found), nodes(found)]
+    parts = [[head], beside(found), deduplication_table.beside(found), deduplication_table.by_mode(found), nodes(found)]
     if calls := found.get("calls_of_a_push"):
         parts.append([f"A push of 20 KB by two nodes: {calls['puts']:.1f} puts and {calls['others']:.1f} other requests to S3,"
                       f" {calls['commits']:.1f} transactions."])

@@ -13,8 +13,10 @@
 #                       SMALL=1 a short form; --budget as above
 #   bench.sh operations snapshot operations in a second, beside containerd's own snapshotters
 #   bench.sh runner     starts of nginx by `xebec run`: in the foreground, detached, with a published port
-#   bench.sh registry   xebec-registry beside CNCF distribution: pulls, pushes, manifests, memory, a large store, two nodes;
-#                       BENCH_ONLY="alone memory indexing large nodes" takes some of them, XEBEC_REGISTRY_BIN is another program
+#   bench.sh registry   xebec-registry beside CNCF distribution: pulls, pushes, manifests, memory, a large store, two nodes; and layers
+#                       whose files are kept once, intact, restored ahead, and restored while they are sent.
+#                       BENCH_ONLY="alone memory indexing deduplication large nodes" takes some of them (distribution is needed for
+#                       alone, memory and large), XEBEC_REGISTRY_BIN is another program
 #   bench.sh engines    starts of nginx and python by `docker run` and as a pod of a kubelet, beside overlayfs
 #
 #   BENCH_RUNS=N             runs of each measurement (7; of runtime 5, of hello 3)
@@ -103,6 +105,12 @@ build_operations() {
 build_registry() {
     export BENCH_GOTOOLS=$XEBEC_CACHE/bench/gotools
     CGO_ENABLED=0 go build -C tests/gotools -o "$BENCH_GOTOOLS/" ./registryload
+    if [[ -z ${BENCH_ONLY:-} || " $BENCH_ONLY " == *" deduplication "* ]]; then
+        export BENCH_LAYERS=$XEBEC_CACHE/bench/layers
+        say "making layers (once)"
+        CGO_ENABLED=0 go build -C bench/recompress -o "$BENCH_GOTOOLS/compress" .
+        python3 -B bench/layers_of_tree.py "$BENCH_LAYERS" "$BENCH_GOTOOLS/compress"
+    fi
     if [[ -z ${XEBEC_REGISTRY_BIN:-} ]]; then
         XEBEC_BIN=$(XEBEC_REGISTRY=yes scripts/release.sh)
         XEBEC_REGISTRY_BIN=$(dirname "$XEBEC_BIN")/xebec-registry

@@ -15,6 +15,8 @@ import unittest
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "bench"))
 
+import deduplication
+import layers_of_tree
 import registry_table
 import s3_address
 
@@ -50,6 +52,55 @@ class Table(unittest.TestCase):
             row("PostgreSQL: a commit", "Xebec, two nodes", {"p50_ms": 1}),
         ) | {"calls_of_a_push": {"puts": 2, "others": 1, "commits": 3}}
         self.assertIn("| 8.00 | 1.20 | at most 1.3: met |", registry_table.markdown(results))
+
+
+class Deduplication(unittest.TestCase):
+    def test_compares_runs_of_the_same_turn(self):
+        layer = "layer, 1 Gbit/s"
+        text = registry_table.markdown(found(
+            row(layer, "intact", {"p50_ms": 10, "p95_ms": 100}, {"p50_ms": 20, "p95_ms": 100}, {"p50_ms": 10, "p95_ms": 100}),
+            row(layer, "preconstructed", {"p50_ms": 10.2, "p95_ms": 104}, {"p50_ms": 20, "p95_ms": 106}, {"p50_ms": 11, "p95_ms": 107}),
+            row(layer, "restored", {"p50_ms": 14, "p95_ms": 210}, {"p50_ms": 40, "p95_ms": 220}, {"p50_ms": 13, "p95_ms": 150}),
+        ))
+        self.assertIn("| 11.00 (10.20 to 20.00) | 1.02 (1.00 to 1.10) | at most 1.05: met |", text)
+        self.assertIn("| 106.00 (104.00 to 107.00) | 1.06 (1.04 to 1.07) | at most 1.05: NOT MET |", text)
+        # The median of the ratios 1.4, 2.0 and 1.3.
+        self.assertIn("| 14.00 (13.00 to 40.00) | 1.40 (1.30 to 2.00) | at most 1.5: met |", text)
+        self.assertIn("| 2.10 (1.50 to 2.20) | at most 2.0: NOT MET |", text)
+
+    def test_says_latencies_by_mode(self):
+        names = [f"layer, {network}" for network in deduplication.NETWORKS]
+        modes = {"intact": 10, "preconstructed": 11, "restored": 25}
+        text = registry_table.markdown(found(*(
+            row(name, mode, {"p50_ms": ms, "p95_ms": 2 * ms}) for name in names for mode, ms in modes.items())))
+        self.assertIn("| intact | 1.00 | 1.00 | 1.00 | 1.00 |", text)
+        self.assertIn("| restored | 2.50 | 2.50 | 2.50 | 2.50 |", text)
+
+    def test_says_what_pushes_wait_for(self):
+        quiet, busy = ("push of 20 KB, nothing to take apart", "push of 20 KB while layers are taken apart")
+        text = registry_table.markdown(found(
+            row(quiet, "pushed", {"p50_ms": 4}), row(busy, "pushed", {"p50_ms": 4.1, "server_processors": 1.1})))
+        self.assertIn("| 1.02 (1.02 to 1.02) | at most 1.05: met |", text)
+
+    def test_takes_the_least_that_95_of_100_do_not_exceed(self):
+        self.assertEqual(deduplication.high(range(1, 101)), 95)
+        self.assertEqual(deduplication.high([3, 1, 2]), 3)
+
+    def test_layers_have_files_of_their_own(self):
+        with tempfile.TemporaryDirectory() as top:
+            for number in range(40):
+                os.makedirs(os.path.join(top, str(number)))
+                for name, size in [("small", 100), ("large", 5000)]:
+                    with open(os.path.join(top, str(number), name), "wb") as file:
+                        file.write(bytes(size))
+            layers_of_tree.TREE, before = top, layers_of_tree.TREE
+            try:
+                rest = iter(layers_of_tree.directories())
+                one, other = layers_of_tree.choose(1000, rest), layers_of_tree.choose(1000, rest)
+            finally:
+                layers_of_tree.TREE = before
+            self.assertEqual([len(set(one)), len(set(other)), len(set(one + other))], [10, 10, 20])
+            self.assertTrue(all(path.endswith("small") for path in one + other))
 
 
 class Address(unittest.TestCase):
@@ -128,6 +179,13 @@ class Load(unittest.TestCase):
         seen = self.load("get", "-clients", "3", "-requests", "20", "-path", "/blob")
         self.assertEqual((seen["requests"], seen["bytes"], seen["failed"]), (20, 2_000_000, 0))
         self.assertLessEqual(seen["ms"]["p50"], seen["ms"]["p99"])
+
+    def test_takes_paths_in_turn(self):
+        seen = self.load("each", "-requests", "2", "-path", "/blob,/blob")
+        self.assertEqual([(one["path"], one["bytes"]) for one in seen["each"]], [("/blob", 100_000)] * 4)
+        self.assertTrue(all(0 < one["first_ms"] <= one["ms"] for one in seen["each"]))
+        seen = self.load("get", "-requests", "4", "-path", "/blob,/nothing")
+        self.assertEqual((seen["failed"], seen["requests"]), (2, 2))
 
     def test_says_what_fails(self):
         seen = self.load("get", "-requests", "2", "-path", "/nothing")

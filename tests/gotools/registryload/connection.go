@@ -29,6 +29,8 @@ type answer struct {
 	status   int
 	location string
 	bytes    int64
+	// When the first byte of the body came.
+	first time.Time
 }
 
 func (c *connection) open() error {
@@ -119,6 +121,9 @@ func (c *connection) answer() (answer, error) {
 			return answer{}, err
 		}
 	}
+	// What has no first byte, or tells no length, counts as there after its head.
+	_, _ = c.reader.Peek(int(min(max(length, 0), 1)))
+	found.first = time.Now()
 	if chunked {
 		found.bytes, err = c.throwChunks()
 	} else {

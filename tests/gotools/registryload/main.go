@@ -1,11 +1,13 @@
 // registryload asks registries for much at once, and says how long it took, as one line of JSON.
 //
-//	registryload get -clients N (-seconds S | -requests N) [-header "NAME: VALUE"] -path PATH ADDRESS...
+//	registryload get -clients N (-seconds S | -requests N) [-header "NAME: VALUE"] -path PATH[,PATH...] ADDRESS...
+//	registryload each -requests N -path PATH[,PATH...] ADDRESS
 //	registryload push -clients N -count N -size BYTES [-whole] -repository NAME ADDRESS...
 //	registryload crowd -pulls N -path PATH -pushes N -size BYTES ADDRESS...
 //	registryload fill -tags N [-each N] -repositories N [-blobs N] -clients N ADDRESS
 //
-// Clients take the addresses in turn. A push is one blob: POST, PATCH with all bytes, and PUT, as most clients do it; -whole leaves PATCH out and
+// Clients take the addresses in turn. get takes the paths in turn, too. each is one client that asks for all paths so often, and reports of each path how
+// long it took to the first byte of the body and to the last. A push is one blob: POST, PATCH with all bytes, and PUT, as most clients do it; -whole leaves PATCH out and
 // sends the bytes with PUT. crowd pulls until all pushes are done, and once at least; push_ms is what the pushes took. fill pushes manifests without blobs:
 // -tags into the repository "large", all of which refer to one manifest, -each tags of one manifest at a time, and one into each of
 // -repositories others. -blobs are so many small ones in images of 50, each of which is a repository.
@@ -41,7 +43,16 @@ type report struct {
 	OwnCPU    float64            `json:"own_cpu_s"`
 	Quantiles map[string]float64 `json:"ms"`
 	Pushes    map[string]float64 `json:"push_ms,omitempty"`
+	Each      []timed            `json:"each,omitempty"`
 	times     []float64
+}
+
+// One answer.
+type timed struct {
+	Path  string  `json:"path"`
+	First float64 `json:"first_ms"`
+	Whole float64 `json:"ms"`
+	Bytes int64   `json:"bytes"`
 }
 
 func parse(arguments []string) options {
@@ -50,7 +61,7 @@ func parse(arguments []string) options {
 	flags.IntVar(&o.clients, "clients", 1, "connections at a time")
 	flags.IntVar(&o.requests, "requests", 0, "requests in all")
 	flags.Float64Var(&o.seconds, "seconds", 0, "time in all")
-	flags.StringVar(&o.path, "path", "", "what is asked for")
+	flags.StringVar(&o.path, "path", "", "what is asked for; several with commas between them")
 	flags.StringVar(&o.header, "header", "", "a header of each request")
 	flags.IntVar(&o.count, "count", 1, "blobs that are pushed")
 	flags.IntVar(&o.size, "size", 1024, "bytes of each")
@@ -80,9 +91,9 @@ func fail(err error) {
 }
 
 func main() {
-	works := map[string]func(options) report{"get": get, "push": push, "crowd": crowd, "fill": fill}
+	works := map[string]func(options) report{"get": get, "each": each, "push": push, "crowd": crowd, "fill": fill}
 	if len(os.Args) < 2 || works[os.Args[1]] == nil {
-		fail(fmt.Errorf("get, push, crowd or fill?"))
+		fail(fmt.Errorf("get, each, push, crowd or fill?"))
 	}
 	found := works[os.Args[1]](parse(os.Args[2:]))
 	found.finish()
@@ -111,7 +122,7 @@ func quantiles(times []float64) map[string]float64 {
 	}
 	sort.Float64s(times)
 	at := func(part float64) float64 { return times[min(int(part*float64(len(times))), len(times)-1)] }
-	return map[string]float64{"p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "lowest": times[0], "highest": times[len(times)-1]}
+	return map[string]float64{"p50": at(0.5), "p90": at(0.9), "p95": at(0.95), "p99": at(0.99), "lowest": times[0], "highest": times[len(times)-1]}
 }
 
 // Adds up what clients report, each by calls of its own.

@@ -17,10 +17,11 @@ const (
 	blobsOfImage = 50
 )
 
-// get asks for one path again and again.
+// get asks for the paths again and again.
 func get(o options) report {
 	var all sum
-	var asked atomic.Int64
+	var asked, turn atomic.Int64
+	paths := strings.Split(o.path, ",")
 	headers := ""
 	if o.header != "" {
 		headers = o.header + "\r\n"
@@ -34,12 +35,34 @@ func get(o options) report {
 	}
 	all.Seconds = together(o, o.clients, func(_ int, client *connection) {
 		for !isDone() {
+			path := paths[int(turn.Add(1)-1)%len(paths)]
 			began := time.Now()
-			found, err := client.ask("GET", o.path, headers, nil)
+			found, err := client.ask("GET", path, headers, nil)
 			if err = expect(found, err, 200, 206); err != nil {
 				time.Sleep(time.Millisecond)
 			}
 			all.add(began, found.bytes, err)
+		}
+	})
+	return all.report
+}
+
+// each asks for one path after the other.
+func each(o options) report {
+	var all sum
+	all.Seconds = together(o, 1, func(_ int, client *connection) {
+		for range max(o.requests, 1) {
+			for _, path := range strings.Split(o.path, ",") {
+				began := time.Now()
+				found, err := client.ask("GET", path, "", nil)
+				ended := time.Now()
+				err = expect(found, err, 200)
+				all.add(began, found.bytes, err)
+				if err == nil {
+					ms := func(until time.Time) float64 { return float64(until.Sub(began).Nanoseconds()) / 1e6 }
+					all.Each = append(all.Each, timed{path, ms(found.first), ms(ended), found.bytes})
+				}
+			}
 		}
 	})
 	return all.report
