@@ -309,8 +309,10 @@ impl Search {
 
     #[inline]
     fn longest(&self, distance: usize, length: usize) -> Option<(usize, usize)> {
-        self.window
-            .longest(self.at, distance, length, self.effort.places, self.effort.nice)
+        // At levels 2 and 3 the bytes of long copies are in no chain, and the last ones before a flush at none.
+        let is_complete = matches!(self.effort.next, Next::Searched(_)) && self.flushes.is_empty();
+        let most = (self.effort.places, self.effort.nice);
+        self.window.longest(self.at, distance, length, most, is_complete)
     }
 
     #[inline]
