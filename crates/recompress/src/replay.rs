@@ -8,7 +8,7 @@
 use crate::description::{Making, Part, Slice};
 use crate::feed::Feed;
 use crate::method::Method;
-use crate::slice::SLICE;
+use crate::slice;
 use xebec_bitstream::BitWriter;
 use xebec_deflate::encoders::{Cut, Encoder, Output};
 
@@ -147,7 +147,7 @@ impl Replay {
                 let run = std::mem::replace(&mut self.run, next);
                 self.before = Some((run, cut));
             }
-            None => self.run.output.wanted = Some(cut.plain + SLICE),
+            None => self.run.output.wanted = Some(cut.plain + slice::least(cut.plain)),
         }
     }
 
@@ -175,7 +175,7 @@ impl Replay {
                 self.before = Some((run, cut));
             }
             None => {
-                run.output.wanted = Some(cut.plain + SLICE);
+                run.output.wanted = Some(cut.plain + slice::least(cut.plain));
                 self.run = run;
             }
         }
@@ -249,7 +249,7 @@ impl Run {
             encoder,
             output: Output {
                 bits: BitWriter::resume(begin.cut.bit, begin.begun.1),
-                wanted: Some(begin.cut.plain + SLICE),
+                wanted: Some(begin.cut.plain + slice::least(begin.cut.plain)),
                 cut: None,
             },
             fed: begin.cut.plain,

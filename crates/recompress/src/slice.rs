@@ -6,9 +6,17 @@ use xebec_bitstream::BitWriter;
 use xebec_deflate::encoders::{Cut, Encoder, Output};
 use xebec_zstd_frames::restore::restore;
 
-/// Plain bytes of a slice, at least: it ends with a block. Less makes descriptions larger, more makes each restored range longer.
+/// Plain bytes of a slice that an encoder makes, at least: it ends with a block. Less makes descriptions larger, by some twenty bytes for each slice, and has
+/// more bytes before slices read again; more makes each restored range longer, and leaves processors without a slice of their own.
 /// In the crate's own tests it is less, so that short streams have many cuts.
-pub(crate) const SLICE: u64 = if cfg!(test) { 256 << 10 } else { 4 << 20 };
+pub(crate) const SLICE: u64 = if cfg!(test) { 256 << 10 } else { 1 << 20 };
+/// The same of the first ones: what comes first comes soon. Each is as long as all before it, until one has [`SLICE`].
+const FIRST_SLICE: u64 = SLICE / 4;
+
+/// Plain bytes that a slice has at least, of a stream with so many before it.
+pub(crate) fn least(before: u64) -> u64 {
+    before.clamp(FIRST_SLICE, SLICE)
+}
 
 /// The encoder made something else than the description promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
