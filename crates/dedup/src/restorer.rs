@@ -1,6 +1,6 @@
 //! Reads blobs that are not intact: whole, or a range, each from the middle of its recipe.
 //!
-//! A range is made of units, each of which one task makes for all clients that want it at the time. While one is sent, the next one is made. If nobody waits for a unit any more, the next step of making it is not begun. Blobs that were restored before somebody asked
+//! A range is made of units, each of which one task makes for all clients that want it at the time. While one is sent, the next ones are made. If nobody waits for a unit any more, the next step of making it is not begun. Blobs that were restored before somebody asked
 //! ([`Restorer::prefetch`]) are read from their files.
 
 use std::io;

@@ -1,8 +1,10 @@
 //! Sends units of a blob to a client, in small pieces, from memory that slow clients cannot keep.
 //!
-//! A request holds one unit while it is sent, and has the next one made meanwhile. The memory of all that are held is bounded. Where there is none left,
+//! A request holds one unit while it is sent, and has the next ones made meanwhile: as many as there are processors for it, so that one client is served by all
+//! processors, and many clients take turns. The memory of all units that are held is bounded. Where there is none left,
 //! a request that has held its unit for some seconds loses it, however much its client takes of it: if the client goes on, the unit is made again.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::ops::Range;
@@ -111,12 +113,15 @@ impl Holder {
     }
 }
 
-/// The next unit, which is made while the one before is sent. It is given up if nobody waits for it any more.
-struct Ahead(JoinHandle<()>);
+/// One of the next units, which is made while those before are made or sent. It is given up if nobody waits for it any more.
+struct Ahead {
+    number: usize,
+    task: JoinHandle<()>,
+}
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -126,9 +131,15 @@ struct Sender<F, G> {
     make: Arc<F>,
     range: Range<u64>,
     holder: Arc<Holder>,
-    ahead: Option<Ahead>,
-    /// Something that is to last as long as the stream.
-    _guard: G,
+    /// In order.
+    ahead: VecDeque<Ahead>,
+    guard: G,
+}
+
+/// What lasts as long as a request is sent, and knows how many others are.
+pub(crate) trait Guard: Send + 'static {
+    /// How many units may be made for this request at the same time, one at least.
+    fn at_once(&self) -> usize;
 }
 
 /// The bytes of a range, in pieces. `make` makes a unit by its number.
@@ -142,7 +153,7 @@ pub(crate) fn send<F, U, G>(
 where
     F: Fn(usize) -> U + Send + Sync + 'static,
     U: Future<Output = Result<Bytes, DedupError>> + Send + 'static,
-    G: Send + 'static,
+    G: Guard,
 {
     let holder = room.holder();
     let sender = Sender {
@@ -151,8 +162,8 @@ where
         make: Arc::new(make),
         range,
         holder,
-        ahead: None,
-        _guard: guard,
+        ahead: VecDeque::new(),
+        guard,
     };
     stream::try_unfold(sender, |mut sender| async move {
         Ok(sender.next().await?.map(|piece| (piece, sender)))
@@ -163,6 +174,7 @@ impl<F, U, G> Sender<F, G>
 where
     F: Fn(usize) -> U + Send + Sync + 'static,
     U: Future<Output = Result<Bytes, DedupError>> + Send + 'static,
+    G: Guard,
 {
     async fn next(&mut self) -> io::Result<Option<Bytes>> {
         if self.range.is_empty() {
@@ -191,9 +203,13 @@ where
         Ok(Some(piece))
     }
 
-    /// Has a unit made, and the one after it begun.
+    /// Has a unit made, and those after it begun.
     async fn hold(&mut self, number: usize, length: u64) -> io::Result<()> {
         *self.holder.0.lock() = None;
+        let at_once = self.guard.at_once();
+        // It may be at work on this one, too.
+        self.ahead.retain(|ahead| ahead.number >= number);
+        self.begin(number + 1..number + at_once);
         let room = self.room.take(length).await;
         let room = room.ok_or_else(|| io::Error::other("nothing is restored any more"))?;
         let bytes = (self.make)(number).await.map_err(io::Error::from)?;
@@ -203,19 +219,26 @@ where
             since: Instant::now(),
             _room: room,
         });
-        let next = number + 1;
-        let is_wanted = self
-            .units
-            .get(next)
-            .is_some_and(|unit| unit.bytes.start < self.range.end);
-        self.ahead = is_wanted.then(|| {
-            let make = self.make.clone();
-            Ahead(tokio::spawn(async move {
-                // A failure is told when the unit is asked for.
-                let _ = make(next).await;
-            }))
-        });
+        self.ahead.retain(|ahead| ahead.number > number);
+        self.begin(number + 1..number + 1 + at_once);
         Ok(())
+    }
+
+    /// Has those of these units made that are asked for and were not begun yet.
+    fn begin(&mut self, numbers: Range<usize>) {
+        let first = self.ahead.back().map_or(numbers.start, |last| last.number + 1);
+        for number in first..numbers.end {
+            let unit = self.units.get(number);
+            if unit.is_none_or(|unit| unit.bytes.start >= self.range.end) {
+                break;
+            }
+            let make = self.make.clone();
+            let task = tokio::spawn(async move {
+                // A failure is told when the unit is asked for.
+                let _ = make(number).await;
+            });
+            self.ahead.push_back(Ahead { number, task });
+        }
     }
 }
 
@@ -224,6 +247,7 @@ mod tests {
     use futures_util::StreamExt as _;
 
     use super::*;
+    use crate::cache::Cache;
     use crate::units::of_plain;
 
     const SIZE: u64 = 10 << 20;
@@ -244,7 +268,51 @@ mod tests {
             let unit = all[number].bytes.clone();
             async move { Ok(unit.map(byte).collect::<Vec<u8>>().into()) }
         };
-        Box::pin(send(room.clone(), units, range, make, ()))
+        Box::pin(send(room.clone(), units, range, make, Processors(1)))
+    }
+
+    struct Processors(usize);
+
+    impl Guard for Processors {
+        fn at_once(&self) -> usize {
+            self.0
+        }
+    }
+
+    /// How many units are made at the same time for one client.
+    async fn most_at_once(processors: usize) -> usize {
+        let units: Arc<[Unit]> = of_plain(SIZE).into();
+        let made: Arc<Cache<usize, Bytes>> = Arc::new(Cache::new(1 << 30));
+        let (at_work, most) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(0)));
+        let (all, counted) = (units.clone(), most.clone());
+        let make = move |number: usize| {
+            let (made, at_work, most) = (made.clone(), at_work.clone(), counted.clone());
+            let unit = all[number].bytes.clone();
+            let make = async move {
+                {
+                    let (mut at_work, mut most) = (at_work.lock(), most.lock());
+                    *at_work += 1;
+                    *most = at_work.max(*most);
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                *at_work.lock() -= 1;
+                Ok((unit.map(byte).collect::<Vec<u8>>().into(), 1))
+            };
+            async move { made.get(&number, &Mutex::default(), make).await }
+        };
+        let room = Arc::new(Room::new(64 << 20));
+        let mut stream = Box::pin(send(room, units, 0..SIZE, make, Processors(processors)));
+        while let Some(piece) = stream.next().await {
+            piece.unwrap();
+        }
+        *most.lock()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn as_many_units_are_made_at_once_as_there_are_processors() {
+        for processors in [1, 2, 3] {
+            assert_eq!(most_at_once(processors).await, processors);
+        }
     }
 
     #[tokio::test]
@@ -272,7 +340,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn clients_that_stand_still_keep_no_others_waiting() {
         // Room for one unit.
-        let (room, made) = (Arc::new(Room::new(4 << 20)), Arc::default());
+        let (room, made) = (Arc::new(Room::new(1 << 18)), Arc::default());
         let mut slow = sending(&room, 0..SIZE, &made);
         let first = slow.next().await.unwrap().unwrap();
         let other = sending(&room, 0..4 << 20, &made).map(|piece| piece.unwrap().len() as u64);
@@ -292,7 +360,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn clients_that_take_little_now_and_then_keep_no_others_waiting() {
-        let (room, made) = (Arc::new(Room::new(4 << 20)), Arc::default());
+        // Room for one unit.
+        let (room, made) = (Arc::new(Room::new(1 << 18)), Arc::default());
         let mut slow = sending(&room, 0..SIZE, &made);
         slow.next().await.unwrap().unwrap();
         let other = sending(&room, 0..4 << 20, &made).map(|piece| piece.unwrap().len() as u64);

@@ -37,7 +37,7 @@ async fn a_file_that_several_layers_have_is_stored_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn any_range_is_the_same_as_that_of_the_intact_blob() {
     let world = World::new().await;
-    // Two parts: the first has 4 MiB of plain bytes.
+    // Two parts or more: with compression, the first has 4 MiB of plain bytes, since no encoder makes it.
     let plain = layer(7, 230, 230);
     assert!(plain.len() > 5_000_000, "{}", plain.len());
     for bytes in [gzip(&plain), plain] {

@@ -23,7 +23,7 @@ use crate::commands;
 use crate::redirects::{self, S3};
 use crate::running::{Running, image};
 
-/// Restored parts have about so many bytes.
+/// One of the bytes at which a restored part of a layer without compression ends.
 const PART: usize = 4 << 20;
 const FILES: &str = "file-of-another-layer";
 
