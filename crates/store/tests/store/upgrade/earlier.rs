@@ -18,6 +18,12 @@ pub(super) const DAMAGED: &[u8] = b"the bytes of damaged";
 const PACK: &[u8] = b"a pack with one chunk";
 const RECIPE: &[u8] = b"a recipe for the blob that is condemned";
 const DRAFT: &[u8] = b"a draft";
+/// The mark of a place, and the objects there: a copy of a blob, and a damaged shard of another one.
+const ON_ONE: [(&str, &[u8]); 3] = [
+    ("place", b"11/11111111111111111111111111111111"),
+    ("0f/0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f", ONE),
+    ("10/10101010101010101010101010101010", b"a shirt"),
+];
 /// The bytes of an upload that was under way.
 pub(super) const BEGUN: &[u8] = b"begun so";
 /// When the first of it was written.
@@ -37,6 +43,12 @@ pub(super) fn left_by(version: usize) -> (tempfile::TempDir, Raw) {
     let later = later.into_iter().filter(|_| version >= 5);
     for (number, content) in (1..).zip(objects).chain(later) {
         let path = directory.path().join("objects").join(key(number));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    // Versions before the sixth knew no other places.
+    for (key, content) in ON_ONE.into_iter().filter(|_| version >= 6) {
+        let path = directory.path().join("one/objects").join(key);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, content).unwrap();
     }
@@ -63,6 +75,11 @@ fn key(number: u8) -> String {
 pub(super) fn config_of(root: &Path) -> StoreConfig {
     let mut config = config(root);
     config.objects = ObjectsConfig::Directory;
+    config.places = vec![PlaceConfig {
+        name: "one".parse().unwrap(),
+        root: Some(root.join("one")),
+        objects: ObjectsConfig::Directory,
+    }];
     config
 }
 
@@ -128,6 +145,7 @@ pub(super) fn assert_readable(store: &Store, version: usize) {
         assert_eq!(children, expected);
         assert_referrer(store, &nginx, &index.digest).await;
         assert_blobs(store, &nginx).await;
+        assert_copies(store, version).await;
         assert_younger(store, &nginx, &second.digest, version).await;
     });
 }
@@ -166,6 +184,36 @@ async fn assert_blobs(store: &Store, nginx: &RepositoryName) {
 
 pub(super) fn upload() -> UploadId {
     "1".repeat(32).parse().unwrap()
+}
+
+/// Copies on another place count, and the damaged ones do not.
+async fn assert_copies(store: &Store, version: usize) {
+    let spaces = store.place_space().await.unwrap();
+    let found: Vec<_> = spaces
+        .iter()
+        .map(|space| (space.place.as_str(), space.replicas, space.damaged))
+        .collect();
+    let wanted = if version >= 6 {
+        vec![("one", 2, 1)]
+    } else {
+        Vec::new()
+    };
+    assert_eq!(found, wanted);
+    let one = store.standing(&digest(ONE)).await.unwrap().unwrap();
+    let wanted = if version >= 6 {
+        "intact@main intact@one"
+    } else {
+        ""
+    };
+    assert_eq!(
+        (one.wanted.to_string().as_str(), one.seen),
+        (wanted, if version >= 6 { 0 } else { 1 })
+    );
+    let held = Held::of_blob(&one.blob).unwrap();
+    assert_eq!(
+        store.placements(&held).await.unwrap().len(),
+        if version >= 6 { 2 } else { 1 }
+    );
 }
 
 /// The facts that later schemas state of earlier records.

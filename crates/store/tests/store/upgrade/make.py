@@ -50,6 +50,8 @@ ONE, TWO, WIDE, LOOSE, CONDEMNED, DAMAGED = (
 )
 PACK, RECIPE, DRAFT = b"a pack with one chunk", b"a recipe for the blob that is condemned", b"a draft"
 PACK_ID = 3_456_789_012_345
+# The mark of a place, and a shard of a blob, which is damaged.
+MARK, SHARD = key(17), b"a shard"
 IMAGE = text({
     "schemaVersion": 2,
     "mediaType": MANIFEST,
@@ -94,6 +96,7 @@ class Program:
     def drop_link(self, repository, content):
         self.execute("DELETE FROM repository_blobs WHERE repository = $1 AND digest = $2", repository, digest(content))
         unchecked = "" if self.version < 4 else ", unchecked = 1"
+        unchecked += "" if self.version < 6 else ", unplaced = unplaced + 1, placing_due = 0"
         self.execute(f"UPDATE blobs SET changed = $2{unchecked} WHERE digest = $1 AND state = 'present'", digest(content), self.now)
         if self.version >= 4:
             self.execute("UPDATE repositories SET unchecked = 1 WHERE id = $1 AND unchecked = 0", repository)
@@ -164,6 +167,12 @@ class Program:
         )
 
     def garbage(self, number, size, progress):
+        if self.version >= 6:
+            self.execute(
+                "INSERT INTO garbage (object, size, progress, since, place) VALUES ($1, $2, $3, $4, $5)",
+                key(number), size, progress, self.now, "main",
+            )
+            return
         self.execute(
             "INSERT INTO garbage (object, size, progress, since) VALUES ($1, $2, $3, $4)", key(number), size, progress, self.now
         )
@@ -186,16 +195,40 @@ class Program:
         )
         self.execute("INSERT INTO chunks (digest, pack) VALUES ($2, $1)", PACK_ID, hashlib.sha256(content).digest())
         self.drafted(pack + 1)
+        columns, numbers, values = ("", "", []) if self.version < 6 else (", form", ", $7", ["chunks"])
         self.execute(
-            "INSERT INTO recipes (digest, object, size, checksum, plain, proven) VALUES ($1, $2, $3, $4, $5, $6)",
-            digest(content), key(pack + 1), len(RECIPE), digest(RECIPE), len(content), self.now,
+            f"INSERT INTO recipes (digest, object, size, checksum, plain, proven{columns}) VALUES ($1, $2, $3, $4, $5, $6{numbers})",
+            digest(content), key(pack + 1), len(RECIPE), digest(RECIPE), len(content), self.now, *values,
         )
         self.execute("INSERT INTO recipe_packs (recipe, pack) VALUES ($1, $2) ON CONFLICT DO NOTHING", digest(content), PACK_ID)
-        self.execute("UPDATE blobs SET dedup_state = 'done', dedup_problem = '' WHERE digest = $1", digest(content))
+        changed = "" if self.version < 6 else ", unplaced = unplaced + 1, placing_due = 0"
+        self.execute(f"UPDATE blobs SET dedup_state = 'done', dedup_problem = ''{changed} WHERE digest = $1", digest(content))
         self.execute(
-            "UPDATE blobs SET object = $2, damaged = 0, dedup_state = 'done' WHERE digest = $1", digest(content), "none:" + digest(content)
+            f"UPDATE blobs SET object = $2, damaged = 0, dedup_state = 'done'{changed} WHERE digest = $1",
+            digest(content), "none:" + digest(content),
         )
         self.garbage(number, len(content), None)
+
+    def place(self, name, mark):
+        self.execute("INSERT INTO places (name, mark, since) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING", name, mark, self.now)
+
+    def replica(self, number, of, content, place, part, written):
+        """A copy, or a shard, of the object `of` with `content` has the bytes `written`."""
+        self.execute(
+            "INSERT INTO drafts (object, size, since, place) VALUES ($1, $2, $3, $4)", key(number), len(written), self.now, place
+        )
+        self.drafted(number)
+        self.execute(
+            "INSERT INTO replicas (key, place, object, data, parity, shard, size, checksum, whole, made, scrubbed)"
+            " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)",
+            key(number), place, key(of), *part, len(written), digest(written), len(content), self.now,
+        )
+        for table, owner in [
+            ("blobs", "object = $1"),
+            ("packs", "object = $1"),
+            ("blobs", "digest IN (SELECT digest FROM recipes WHERE object = $1)"),
+        ]:
+            self.execute(f"UPDATE {table} SET unplaced = unplaced + 1 WHERE {owner}", key(of))
 
     def indexed(self, repository, content, state, problem):
         self.execute(
@@ -273,6 +306,22 @@ def write_changes(program):
         program.draft(14, DRAFT)
         kept = "UPDATE blobs SET dedup_state = 'kept', dedup_problem = $3 WHERE digest = $1 AND object = $2 AND dedup_state = 'waiting'"
         program.execute(kept, digest(ONE), key(2), "its encoder is unknown")
+    if program.version >= 6:
+        write_copies(program)
+
+
+def write_copies(program):
+    program.place("one", MARK)
+    program.replica(15, 2, ONE, "one", [0, 0, 0], ONE)
+    program.replica(16, 3, TWO, "one", [2, 1, 2], SHARD)
+    damaged = "UPDATE replicas SET scrubbed = $2, damaged = $3 WHERE key = $1"
+    program.execute(damaged, key(16), program.now, program.now)
+    program.execute("UPDATE blobs SET wanted = $2 WHERE digest = $1", digest(ONE), "intact@main intact@one")
+    program.execute("UPDATE blobs SET unplaced = 0 WHERE digest = $1", digest(ONE))
+    program.execute("UPDATE blobs SET popular_until = $2 WHERE digest = $1", digest(TWO), program.now + 600_000)
+    program.execute(
+        "INSERT INTO rules (name, value) VALUES ('copies', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value", "some rules"
+    )
 
 
 def literal(value, engine):

@@ -34,8 +34,12 @@ const MIGRATIONS: [(&str, &str); VERSIONS] = [
         "0005.sql",
         "sha256:5839ab0ba92ec79c5ec6269500d1ed770877d9cc4d1af334c7a7f25e1edf4305",
     ),
+    (
+        "0006.sql",
+        "sha256:6a3155011b1c4641c78dcd65c3f629f1609455a0ceefabbb00241e7773dedfd9",
+    ),
 ];
-const VERSIONS: usize = 5;
+const VERSIONS: usize = 6;
 const CHILD: &str = "XEBEC_STORE_TEST_UPGRADE";
 
 /// Runs what the store does. A connection past it must not wait in there.
