@@ -32,6 +32,11 @@ impl Place {
         self.seen.lock().is_some_and(|seen| seen.elapsed() < SEEN)
     }
 
+    /// Somebody looks again before it is used.
+    pub(crate) fn forget(&self) {
+        *self.seen.lock() = None;
+    }
+
     pub(crate) fn see(&self) {
         *self.seen.lock() = Some(Instant::now());
     }
@@ -81,5 +86,21 @@ impl Places {
     pub(crate) fn is_avoided(&self, name: &PlaceName) -> bool {
         let failed = self.failed.lock();
         failed.get(name).is_some_and(|failed| failed.elapsed() < AVOIDED)
+    }
+}
+
+/// Whether an error says that an object is not there, and nothing of its place.
+pub(crate) fn is_absence(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
+    )
+}
+
+/// The error that says more: that of a place that did not answer, where others have not the object.
+pub(crate) fn worse(first: Option<io::Error>, second: io::Error) -> io::Error {
+    match first {
+        Some(first) if !is_absence(&first) => first,
+        _ => second,
     }
 }

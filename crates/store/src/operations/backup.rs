@@ -18,7 +18,7 @@ use crate::records::intact::{key_elsewhere, main_key};
 use crate::records::objects::{self, Kind, Object};
 use crate::records::{replicas, uploads};
 use crate::store::Store;
-use xebec_objects::{Directory, make_directory};
+use xebec_objects::{BlobReader, Directory, make_directory};
 
 /// So many records are looked up at once.
 pub(super) const STEP: usize = 64;
@@ -124,7 +124,9 @@ impl Store {
                     .into_iter()
                     .partition(|object| main_key(&object.key).is_some());
                 for object in &away {
-                    let is_copied = self.copy_away(records, object, &target, &mut backed_up).await?;
+                    let is_copied = self
+                        .copy_away(records, (kind, object), &target, &mut backed_up)
+                        .await?;
                     *(backed_up.of(kind)) += u64::from(is_copied);
                 }
                 let (objects, target) = (from.clone(), target.clone());
@@ -151,25 +153,18 @@ impl Store {
     async fn copy_away(
         &self,
         records: &Database,
-        object: &Object,
+        (kind, object): (Kind, &Object),
         target: &Directory,
         backed_up: &mut BackedUp,
     ) -> Result<bool> {
         let key = key_elsewhere(&object.key).to_owned();
         let to = target.path(&key).map_err(failed("find", Path::new(&key)))?;
-        if fs::metadata(&to).is_ok_and(|found| found.len() == object.size) {
-            backed_up.kept += 1;
-        } else {
-            match self.write_away(object, &to).await {
-                Ok(()) => backed_up.copied += 1,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    backed_up.missing += 1;
-                    return Ok(false);
-                }
-                Err(error) => return Err(failed("back up", &to)(error)),
-            }
-        }
-        backed_up.bytes += object.size;
+        let is_here = fs::metadata(&to).is_ok_and(|found| found.len() == object.size);
+        let written = match is_here {
+            true => Ok(()),
+            false => self.write_away(records, (kind, object), &to).await,
+        };
+        // One that is missing has a name, too, that a restore can look for.
         let name = object.key.clone();
         let renamed = records
             .write(move |tx| replicas::rename_in_copy(tx, &name, &key))
@@ -178,19 +173,69 @@ impl Store {
             doing: "name an object of the backup",
             source,
         })?;
+        match written {
+            Ok(()) => {
+                *(if is_here {
+                    &mut backed_up.kept
+                } else {
+                    &mut backed_up.copied
+                }) += 1
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                backed_up.missing += 1;
+                return Ok(false);
+            }
+            Err(error) => return Err(failed("back up", &to)(error)),
+        }
+        backed_up.bytes += object.size;
         Ok(true)
     }
 
-    async fn write_away(&self, object: &Object, to: &Path) -> io::Result<()> {
+    async fn write_away(
+        &self,
+        records: &Database,
+        (kind, object): (Kind, &Object),
+        to: &Path,
+    ) -> io::Result<()> {
         to.parent().map_or(Ok(()), make_directory)?;
         remove(to)?;
-        let mut pieces = self.read_named(&object.key, 0..object.size).await?;
+        let mut pieces = match self.read_named(&object.key, 0..object.size).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.read_moved(records, kind, object).await?
+            }
+            read => read?,
+        };
         let mut file = tokio::fs::File::from_std(fs::File::create_new(to)?);
         while let Some(piece) = pieces.next().await {
             file.write_all(&piece?).await?;
         }
         file.sync_all().await?;
         to.parent().map_or(Ok(()), sync_directory)
+    }
+
+    /// Reads an object that has left the places where it was when the records were copied: nothing keeps its replicas there while a backup is taken.
+    async fn read_moved(&self, records: &Database, kind: Kind, object: &Object) -> io::Result<BlobReader> {
+        let range = 0..object.size;
+        if kind == Kind::Blob {
+            let blob = self.any_blob(&object.digest).await.map_err(io::Error::other)?;
+            let blob = blob.ok_or(io::ErrorKind::NotFound)?;
+            return self.read(&blob, range).await.map_err(|error| match error {
+                StoreError::Lost(_) => io::ErrorKind::NotFound.into(),
+                error => io::Error::other(error),
+            });
+        }
+        let name = object.key.clone();
+        let owner = records.read(move |tx| objects::owner(tx, kind, &name)).await;
+        let owner = owner.map_err(io::Error::other)?;
+        let current = self
+            .read_records("find an object that was moved", move |tx| match &owner {
+                Some(owner) => replicas::name_of(tx, owner),
+                None => Ok(None),
+            })
+            .await
+            .map_err(io::Error::other)?;
+        self.read_named(&current.ok_or(io::ErrorKind::NotFound)?, range)
+            .await
     }
 }
 

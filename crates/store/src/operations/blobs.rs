@@ -13,6 +13,9 @@ use crate::store::{Store, now};
 use xebec_objects::BlobReader;
 use xebec_objects::Digest;
 
+/// A blob that goes elsewhere while it is read is sought so often.
+const MOST_MOVES: usize = 4;
+
 impl Store {
     /// A blob of a repository, and the promise that it stays for half the grace time: a client that was told that it is here need not
     /// push it before its manifest.
@@ -88,26 +91,24 @@ impl Store {
     pub async fn read(&self, blob: &Blob, range: Range<u64>) -> Result<BlobReader> {
         let end = range.end.min(blob.size);
         let range = range.start.min(end)..end;
-        match self.read_as(blob, range.clone()).await {
-            Err(StoreError::Lost(_)) => {}
-            read => return read,
-        }
-        if let Some(reader) = self.read_by_recipe(blob, range.clone()).await {
-            return Ok(reader);
-        }
-        // Since the caller looked, somebody has pushed it again, or it was taken apart, and it is elsewhere now.
-        if let Some(current) = self.any_blob(&blob.digest).await?
-            && (current.object != blob.object || current.object.is_none())
-        {
-            match self.read_as(&current, range).await {
-                Err(StoreError::Lost(_)) => {
-                    self.note_lost(&current).await?;
-                }
+        let mut sought = blob.clone();
+        for again in 0..MOST_MOVES {
+            match self.read_as(&sought, range.clone()).await {
+                Err(StoreError::Lost(_)) => {}
                 read => return read,
             }
-        } else {
-            self.note_lost(blob).await?;
+            // Since the caller looked, somebody has pushed it again, or it was taken apart or moved, and it is elsewhere now.
+            match self.any_blob(&sought.digest).await? {
+                Some(now) if now.object != sought.object || (now.object.is_none() && again == 0) => {
+                    sought = now
+                }
+                _ => break,
+            }
         }
+        if let Some(reader) = self.read_by_recipe(&sought, range).await {
+            return Ok(reader);
+        }
+        self.note_lost(&sought).await?;
         Err(StoreError::Lost(blob.digest.clone()))
     }
 

@@ -3,7 +3,9 @@
 //! See docs/formats/store.md for the protocol, and `tests/store/model/mod.rs` for its proof.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::error::Result;
+use std::collections::BTreeSet;
+
+use crate::error::{Result, StoreError};
 use crate::model::Garbage;
 use crate::name::{RepositoryName, UploadId};
 use crate::records::garbage::{self, Link};
@@ -288,6 +290,8 @@ impl Store {
 
     async fn sweep_all(&self, options: &CollectOptions, collected: &mut Collected) -> Result<()> {
         let mut after: Option<String> = None;
+        // Each waits long for a place that does not answer.
+        let mut silent = BTreeSet::new();
         loop {
             let from = after.take();
             let garbage: Vec<Garbage> = self
@@ -298,7 +302,11 @@ impl Store {
             let is_last = garbage.len() < STEP;
             after = garbage.last().map(|garbage| garbage.object.clone());
             for garbage in garbage {
-                let size = garbage.size;
+                let (size, place) = (garbage.size, garbage.place.clone());
+                if silent.contains(&place) {
+                    collected.failed += 1;
+                    continue;
+                }
                 let swept = match options.dry_run {
                     true => Ok(garbage.since <= now()),
                     false => self.sweep(garbage).await,
@@ -309,6 +317,9 @@ impl Store {
                         collected.object_bytes += if is_gone { size } else { 0 };
                     }
                     Err(error) => {
+                        if matches!(error, StoreError::Place { .. }) {
+                            silent.insert(place);
+                        }
                         tracing::warn!("{error}; the next collection tries again");
                         collected.failed += 1;
                     }

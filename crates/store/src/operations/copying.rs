@@ -103,10 +103,17 @@ impl Store {
         };
         let draft = Draft { object, size };
         let (begun, at_place) = (draft.clone(), place.clone());
-        self.write_records("begin a replica", move |tx| {
-            drafts::begin_at(tx, &at_place, &begun, now())
-        })
-        .await?;
+        let is_begun = self
+            .write_records("begin a replica", move |tx| {
+                drafts::begin_at(tx, &at_place, &begun, now())
+            })
+            .await?;
+        if !is_begun {
+            return Err(at(
+                &place,
+                io::Error::other("it was forgotten as lost; try again"),
+            ));
+        }
         let writer = open_writer(objects, &draft.object).await;
         let writer = Some(writer.map_err(|source| at(&place, source))?);
         Ok(Writing {
@@ -143,11 +150,21 @@ impl Store {
         if found == held.checksum {
             return Ok(());
         }
-        if let Source::Replica(replica) = source {
-            self.note_replica(replica, false).await?;
-        }
+        self.note_wrong_source(source).await?;
         let error = format!("its bytes have digest {found}, not {}", held.checksum);
         Err(not_read(io::Error::new(io::ErrorKind::InvalidData, error)))
+    }
+
+    /// Notes which replica has wrong bytes, so that it is not read the next time.
+    async fn note_wrong_source(&self, source: &Source) -> Result<()> {
+        match source {
+            Source::Replica(replica) => {
+                self.note_replica(replica, false).await?;
+            }
+            Source::Shards(shards) => self.scrub_some(shards.replicas()).await?,
+            Source::Main(_) | Source::Restored(_) => {}
+        }
+        Ok(())
     }
 
     async fn write_batch(
@@ -223,6 +240,8 @@ impl Store {
             hasher,
             released,
         } = writer.complete().await.map_err(broken)?;
+        // What was written to a directory since its disk is gone does not count.
+        self.look_again(&writing.place).await.map_err(broken)?;
         let note = Note {
             object: object.clone(),
             size,

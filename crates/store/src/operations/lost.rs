@@ -8,10 +8,11 @@ use std::io;
 
 use futures_util::{StreamExt, stream};
 
+use super::scrub_replicas::Finding;
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::recipes::{PackKey, PackRecord, RecipeRecord};
-use crate::records::{blobs, recipes};
+use crate::records::{blobs, recipes, replicas};
 use crate::replicas::Held;
 use crate::store::{Store, now};
 
@@ -132,14 +133,18 @@ impl Store {
     }
 
     async fn note_nothing(&self, blob: &Blob) -> Result<bool> {
-        if let Some(held) = Held::of_blob(blob)
-            && (self.recover(&held).await || self.give_up_intact(blob).await?)
-        {
-            return Ok(false);
-        }
+        let seen = match Held::of_blob(blob) {
+            Some(held) => match self.recover(&held).await {
+                Finding::Damaged(_) if self.give_up_intact(blob).await? => return Ok(false),
+                Finding::Damaged(seen) => seen,
+                _ => return Ok(false),
+            },
+            None => Vec::new(),
+        };
         let noted = blob.clone();
         let is_current = self
-            .write_records("note that an object is gone", move |tx| match noted.object {
+            .write_records("note that an object is gone", move |tx| match &noted.object {
+                Some(object) if replicas::has_new(tx, object, &seen)? => Ok(false),
                 Some(_) => blobs::note_scrub(tx, &noted, false, now()),
                 None => Ok(recipes::note_blob(tx, &noted.digest, now())? == Some(false)),
             })

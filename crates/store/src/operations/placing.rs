@@ -314,17 +314,18 @@ impl Store {
             let lost = place.clone();
             let some = self
                 .write_records("forget what a place had", move |tx| {
-                    replicas::forget_some(tx, &lost, STEP)
+                    let some = replicas::forget_some(tx, &lost, STEP)?;
+                    // In one transaction with the last ones: nobody records another between.
+                    if some < STEP as u64 {
+                        replicas::forget_place(tx, &lost)?;
+                    }
+                    Ok(some)
                 })
                 .await?;
             all += some;
             if some < STEP as u64 {
-                break;
+                return Ok(all);
             }
         }
-        let lost = place.clone();
-        self.write_records("forget a place", move |tx| replicas::forget_place(tx, &lost))
-            .await?;
-        Ok(all)
     }
 }

@@ -10,7 +10,7 @@ use xebec_placement::PlaceName;
 use super::shards::{self, Shards};
 use crate::error::StoreError;
 use crate::model::Blob;
-use crate::places::{MARK, Place};
+use crate::places::{MARK, Place, is_absence, worse};
 use crate::records::intact::main_key;
 use crate::records::replicas;
 use crate::replicas::{Part, Replica};
@@ -51,7 +51,11 @@ impl Store {
             Err(error) => failed = Some(worse(failed, error)),
         }
         match key.filter(|_| later) {
-            Some(key) => self.read_main(key, range).await,
+            // It may be on a place that does not answer, and not here.
+            Some(key) => self
+                .read_main(key, range)
+                .await
+                .map_err(|error| worse(failed, error)),
             None => Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into())),
         }
     }
@@ -103,11 +107,9 @@ impl Store {
         }
     }
 
-    /// The sound replicas of an object; none if there are no places beside the main one.
+    /// The sound replicas of an object, those included on places that the configuration does not name any more: to read one of these is an error, and no
+    /// sign that the object is lost.
     pub(crate) async fn replicas_of(&self, name: &str) -> io::Result<Vec<Replica>> {
-        if self.inner.places.is_empty() {
-            return Ok(Vec::new());
-        }
         let name = name.to_owned();
         let found = self
             .read_records("find replicas", move |tx| replicas::of_object(tx, &name))
@@ -196,10 +198,16 @@ impl Store {
 
     /// The same for those who write: however short ago the mark was seen, the disk may not be there any more.
     pub(super) async fn objects_to_write(&self, name: &PlaceName) -> io::Result<&Objects> {
-        if let Some(place) = self.inner.places.get(name) {
-            self.see(name, place).await?;
-        }
+        self.look_again(name).await?;
         self.objects_of(name).await
+    }
+
+    /// Sees whether a place has its mark now, and not only a short while ago.
+    pub(super) async fn look_again(&self, name: &PlaceName) -> io::Result<()> {
+        if let Some(place) = self.inner.places.get(name) {
+            place.forget();
+        }
+        self.objects_of(name).await.map(drop)
     }
 
     /// Compares the mark of a place with the records. A place that the store has never used gets one.
@@ -217,8 +225,11 @@ impl Store {
                     "{error}; mount or repair it, or, if what it had is lost, have it forgotten by `xebec-registry copies --lost {name}`"
                 ))
             }),
-            // Its directory need not be there yet.
-            None => read_mark(&place.objects).await.or(Ok(None)),
+            // Its directory need not be there yet. If it cannot be read, it may have another registry's.
+            None => {
+                place.objects.make().await?;
+                read_mark(&place.objects).await
+            }
         };
         match (known, found?) {
             (Some(known), Some(found)) if known == found => Ok(()),
@@ -281,20 +292,4 @@ async fn read_mark(objects: &Objects) -> io::Result<Option<String>> {
         mark.extend_from_slice(&piece?);
     }
     Ok(Some(String::from_utf8_lossy(&mark).into_owned()))
-}
-
-/// Whether an error says that an object is not there, and nothing of its place.
-fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
-    )
-}
-
-/// The error that says more: that of a place that did not answer, where others have not the object.
-fn worse(first: Option<io::Error>, second: io::Error) -> io::Error {
-    match first {
-        Some(first) if !is_absence(&first) => first,
-        _ => second,
-    }
 }

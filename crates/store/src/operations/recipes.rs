@@ -8,12 +8,13 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::scrub_replicas::Finding;
 use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::recipes::{
     Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackReplacement, RecipeRecord, Recording,
 };
-use crate::records::{drafts, packs, recipes};
+use crate::records::{drafts, packs, recipes, replicas};
 use crate::replicas::Held;
 use crate::store::{Store, milliseconds, now};
 use xebec_objects::Digest;
@@ -154,13 +155,26 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn note_recipe_damaged(&self, recipe: &RecipeRecord) -> Result<bool> {
-        if self.recover(&Held::of_recipe(recipe)).await {
-            return Ok(false);
-        }
+        Ok(matches!(
+            self.judge_recipe(recipe).await?,
+            Some(Finding::Damaged(_))
+        ))
+    }
+
+    /// Looks for the cause of what a recipe is said to be; none if it is another one by now. If it is damaged, that is noted.
+    pub(super) async fn judge_recipe(&self, recipe: &RecipeRecord) -> Result<Option<Finding>> {
+        let finding = self.recover(&Held::of_recipe(recipe)).await;
+        let seen = match finding {
+            Finding::Damaged(seen) => Some(seen),
+            // Other bytes than the blob's come out of it.
+            Finding::Sound => None,
+            finding => return Ok(Some(finding)),
+        };
         let noted = recipe.clone();
         let is_current = self
-            .write_records("note that a recipe is damaged", move |tx| {
-                recipes::note_damage(tx, &noted, now())
+            .write_records("note that a recipe is damaged", move |tx| match &seen {
+                Some(seen) if replicas::has_new(tx, &noted.object, seen)? => Ok(false),
+                _ => recipes::note_damage(tx, &noted, now()),
             })
             .await?;
         if is_current {
@@ -170,7 +184,7 @@ impl Store {
                 recipe.object
             );
         }
-        Ok(is_current)
+        Ok(is_current.then_some(Finding::Damaged(Vec::new())))
     }
 
     /// The same of a pack, and all blobs whose recipes need it. Nobody uses its chunks from now on. `false` if it is gone, or if right
@@ -179,14 +193,26 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn note_pack_damaged(&self, key: PackKey) -> Result<bool> {
-        if let Some(pack) = self.find_packs(&[key]).await?.first()
-            && self.recover(&Held::of_pack(pack)).await
-        {
-            return Ok(false);
-        }
+        Ok(matches!(self.judge_pack(key).await?, Some(Finding::Damaged(_))))
+    }
+
+    /// The same, of a pack as it is now: it may have another object by now than the one that was read. None if it is gone.
+    pub(super) async fn judge_pack(&self, key: PackKey) -> Result<Option<Finding>> {
+        let Some(pack) = self.find_packs(&[key]).await?.into_iter().next() else {
+            return Ok(None);
+        };
+        let seen = match self.recover(&Held::of_pack(&pack)).await {
+            Finding::Damaged(seen) => seen,
+            finding => return Ok(Some(finding)),
+        };
         let is_here = self
-            .write_records("note that a pack is damaged", move |tx| {
-                recipes::note_pack_damage(tx, key, now())
+            .write_records("note that a pack is damaged", move |tx| match replicas::has_new(
+                tx,
+                &pack.object,
+                &seen,
+            )? {
+                true => Ok(false),
+                false => recipes::note_pack_damage(tx, key, &pack.object, now()),
             })
             .await?;
         if is_here {
@@ -195,7 +221,7 @@ impl Store {
             );
             self.drop_chunks(key).await?;
         }
-        Ok(is_here)
+        Ok(is_here.then_some(Finding::Damaged(Vec::new())))
     }
 
     /// Puts packs in the place of others, if the recipes that need one of these are still the same; `false` if they are not, or if a pack

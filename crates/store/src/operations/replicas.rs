@@ -3,6 +3,7 @@
 //! See docs/formats/store.md for the protocol, and `tests/store/model/replicas` for its proof.
 
 use std::collections::BTreeSet;
+use std::io;
 
 use futures_util::StreamExt as _;
 use xebec_objects::{Algorithm, BlobReader, Digest, Hasher};
@@ -65,9 +66,12 @@ impl Store {
         Ok(placed)
     }
 
+    /// Whether it has replicas beside these. Damaged ones count: nobody else would ever drop them.
     async fn has_others(&self, held: &Held, kept: &BTreeSet<String>) -> Result<bool> {
-        let found = self.replicas_of(&held.name).await;
-        let found = found.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
+        let name = held.name.clone();
+        let found = self
+            .read_records("find replicas", move |tx| replicas::of_object(tx, &name))
+            .await?;
         Ok(found.iter().any(|replica| !kept.contains(&replica.key)))
     }
 
@@ -87,6 +91,7 @@ impl Store {
             match digest {
                 Ok(digest) if digest == replica.checksum => {}
                 Ok(_) => {
+                    // Its mark need not be looked at: something is there.
                     self.note_replica(replica, false).await?;
                     return Err(at(&replica.place, wrong_bytes(&replica.key)));
                 }
@@ -123,18 +128,18 @@ impl Store {
         placement: &Placement,
         placed: &mut Placed,
     ) -> Result<Option<Vec<String>>> {
-        let here = self.replicas_there(held).await?;
-        let find = |place: &PlaceName, part: Part| {
-            here.iter()
-                .find(|replica| replica.place == *place && replica.part == part)
-                .map(|replica| replica.key.clone())
-        };
         let parts: Vec<(PlaceName, Part)> = match placement {
             Placement::At(place) => vec![(place.clone(), Part::Whole)],
             Placement::Spread { code, places, .. } => (0..)
                 .zip(places)
                 .map(|(index, place)| (place.clone(), Part::Shard { code: *code, index }))
                 .collect(),
+        };
+        let here = self.replicas_there(held, &parts).await?;
+        let find = |place: &PlaceName, part: Part| {
+            here.iter()
+                .find(|replica| replica.place == *place && replica.part == part)
+                .map(|replica| replica.key.clone())
         };
         let missing: Vec<(PlaceName, Part)> = parts
             .iter()
@@ -156,21 +161,33 @@ impl Store {
         Ok(Some(keys))
     }
 
-    /// The replicas of an object that are there, as far as their sizes say. One that is not is noted as damaged.
-    async fn replicas_there(&self, held: &Held) -> Result<Vec<Replica>> {
+    /// Which of these parts of an object are there, as far as their sizes say. One that is not is noted as damaged. Other places need not answer: what they
+    /// have is dropped in the records alone.
+    async fn replicas_there(&self, held: &Held, parts: &[(PlaceName, Part)]) -> Result<Vec<Replica>> {
         let found = self.replicas_of(&held.name).await;
         let found = found.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
         let mut there = Vec::new();
-        for replica in found {
+        let is_asked = |replica: &Replica| parts.contains(&(replica.place.clone(), replica.part));
+        for replica in found.into_iter().filter(is_asked) {
             match self.is_replica_there(&replica).await {
                 Ok(true) => there.push(replica),
                 Ok(false) => {
-                    self.note_replica(&replica, false).await?;
+                    let noted = self.note_wrong_replica(&replica).await?;
+                    noted.map_err(|source| at(&replica.place, source))?;
                 }
                 Err(source) => return Err(at(&replica.place, source)),
             }
         }
         Ok(there)
+    }
+
+    /// Notes that a replica is wrong or gone, as [`Store::note_replica`] does, unless its place has lost its mark since it was looked at: a disk that is not
+    /// mounted any more has lost nothing.
+    pub(super) async fn note_wrong_replica(&self, replica: &Replica) -> Result<io::Result<bool>> {
+        match self.look_again(&replica.place).await {
+            Ok(()) => self.note_replica(replica, false).await.map(Ok),
+            Err(error) => Ok(Err(error)),
+        }
     }
 
     /// Notes whether a replica has the bytes that it should have; `false` if it is gone by now.
@@ -262,7 +279,7 @@ impl Store {
         Ok(main.into_iter().chain(others).collect())
     }
 
-    async fn leave_main(&self, held: &Held, kept: &BTreeSet<String>) -> Result<Option<String>> {
+    pub(super) async fn leave_main(&self, held: &Held, kept: &BTreeSet<String>) -> Result<Option<String>> {
         let (left, kept): (_, Vec<String>) = (held.clone(), kept.iter().cloned().collect());
         let since = now().saturating_add(self.lingering());
         let away = self
@@ -276,7 +293,8 @@ impl Store {
         Ok(away)
     }
 
-    /// Drops the replicas of an object that are not among these, if all of these are sound, or the object is on the main place.
+    /// Drops the replicas of an object that are not among these, if all of these are sound. If there are none of these, the object has to be on the main place.
+    /// Another placer may have put one of its own in the place of one of these: then nothing is dropped.
     async fn drop_others(
         &self,
         held: &Held,
@@ -288,7 +306,8 @@ impl Store {
         let (held, kept): (_, Vec<String>) = (held.clone(), kept.iter().cloned().collect());
         let dropped = self
             .write_records("drop replicas that nobody wants", move |tx| {
-                if !replicas::is_current(tx, &held)? || !(is_home || replicas::are_sound(tx, &name, &kept)?) {
+                let is_enough = (is_home && kept.is_empty()) || replicas::are_sound(tx, &name, &kept)?;
+                if !is_enough || !replicas::is_current(tx, &held)? {
                     return Ok(Vec::new());
                 }
                 let mut dropped = Vec::new();
@@ -296,6 +315,9 @@ impl Store {
                     if !kept.contains(&replica.key) {
                         dropped.extend(replicas::drop_one(tx, &replica.key, now())?);
                     }
+                }
+                if !dropped.is_empty() {
+                    replicas::note_change(tx, &name)?;
                 }
                 Ok(dropped)
             })
@@ -306,7 +328,7 @@ impl Store {
     }
 }
 
-async fn digest_of(mut pieces: BlobReader) -> std::io::Result<Digest> {
+async fn digest_of(mut pieces: BlobReader) -> io::Result<Digest> {
     let mut hasher = Hasher::new(Algorithm::Sha256);
     while let Some(piece) = pieces.next().await {
         hasher.update(&piece?);

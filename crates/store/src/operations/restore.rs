@@ -294,8 +294,8 @@ async fn restore_pieces(records: &Database, places: &Places, restored: &mut Rest
             let damage = restore_object(places, &pack.object, &pack.checksum).await?;
             restored.count_piece(pack.size, damage.is_none());
             if damage.is_some() {
-                let key = pack.key;
-                let noted = records.write(move |tx| recipes::note_pack_damage(tx, key, now()));
+                let (key, object) = (pack.key, pack.object.clone());
+                let noted = records.write(move |tx| recipes::note_pack_damage(tx, key, &object, now()));
                 noted.await.map_err(database)?;
             }
         }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::scrub_replicas::Finding;
 use super::verdict::{Pace, Verdict};
 use crate::error::Result;
 use crate::model::Blob;
-use crate::records::{blobs, manifests, recipes};
+use crate::records::{blobs, manifests, recipes, replicas};
 use crate::replicas::Held;
 use crate::store::{Store, milliseconds, now};
 use xebec_objects::Digest;
@@ -192,39 +193,50 @@ impl Store {
         Ok(())
     }
 
-    /// Whether an intact blob with wrong bytes, or none, has right ones again from another place, or has a recipe that gives them.
-    async fn mended(&self, blob: &Blob) -> Result<bool> {
-        let Some(held) = Held::of_blob(blob) else {
-            return Ok(false);
-        };
-        if self.recover(&held).await {
-            let digest = blob.digest.clone();
-            self.write_records("note what a scrub found", move |tx| {
-                blobs::note_mended(tx, &digest, now())
-            })
-            .await?;
-            return Ok(true);
-        }
+    /// Whether an intact blob without right bytes is kept by its recipe from now on, which gives them.
+    async fn is_given_up(&self, blob: &Blob) -> Result<bool> {
         let apart = Blob {
             object: None,
             ..blob.clone()
         };
         let recipe = self.recipe(&blob.digest).await?;
-        let is_exact = match (
-            self.inner.restorer.get(),
-            recipe.filter(|recipe| !recipe.is_damaged),
-        ) {
+        let recipe = recipe.filter(|recipe| !recipe.is_damaged);
+        let is_exact = match (self.inner.restorer.get(), recipe) {
             (Some(restorer), Some(_)) => restorer.is_exact(self, &apart).await.unwrap_or(false),
             _ => false,
         };
         Ok(is_exact && self.give_up_intact(blob).await?)
     }
 
+    async fn note_mended(&self, blob: &Blob, scrubbed: &mut Scrubbed) -> Result<()> {
+        scrubbed.mended += 1;
+        let digest = blob.digest.clone();
+        self.write_records("note what a scrub found", move |tx| {
+            blobs::note_mended(tx, &digest, now())
+        })
+        .await
+    }
+
     async fn note_verdict(&self, blob: &Blob, verdict: Verdict, scrubbed: &mut Scrubbed) -> Result<()> {
-        if matches!(verdict, Verdict::Damaged | Verdict::Missing) && self.mended(blob).await? {
-            scrubbed.mended += 1;
-            return Ok(());
-        }
+        let mut seen = Vec::new();
+        let verdict = match (verdict, Held::of_blob(blob)) {
+            (verdict @ (Verdict::Damaged | Verdict::Missing), Some(held)) => {
+                match self.recover(&held).await {
+                    Finding::Mended => return self.note_mended(blob, scrubbed).await,
+                    Finding::Unknown(why) => Verdict::Unreadable(why),
+                    Finding::Sound => Verdict::Sound,
+                    Finding::Damaged(_) if self.is_given_up(blob).await? => {
+                        scrubbed.mended += 1;
+                        return Ok(());
+                    }
+                    Finding::Damaged(keys) => {
+                        seen = keys;
+                        verdict
+                    }
+                }
+            }
+            (verdict, _) => verdict,
+        };
         let is_sound = match verdict {
             Verdict::Sound => true,
             Verdict::Damaged | Verdict::Missing => false,
@@ -235,8 +247,9 @@ impl Store {
         };
         let noted = blob.clone();
         let is_current = self
-            .write_records("note what a scrub found", move |tx| {
-                blobs::note_scrub(tx, &noted, is_sound, now())
+            .write_records("note what a scrub found", move |tx| match &noted.object {
+                Some(object) if !is_sound && replicas::has_new(tx, object, &seen)? => Ok(false),
+                _ => blobs::note_scrub(tx, &noted, is_sound, now()),
             })
             .await?;
         // One that was deleted or replaced while it was read says nothing.

@@ -1,5 +1,6 @@
 //! The part of a scrub that reads packs and recipes. A blob that is not intact is sound if its notes of them say so.
 
+use super::scrub_replicas::Finding;
 use super::verdict::{Pace, Verdict};
 use crate::error::Result;
 use crate::recipes::{PackKey, PackRecord, RecipeRecord};
@@ -70,10 +71,12 @@ impl Store {
                 })
                 .await?;
             }
-            // One that was removed while it was read says nothing.
-            Verdict::Damaged | Verdict::Missing => match self.note_pack_damaged(pack.key).await? {
-                true => pieces.damaged += 1,
-                false => pieces.mended += u64::from(self.is_sound_pack(pack.key).await?),
+            Verdict::Damaged | Verdict::Missing => match self.judge_pack(pack.key).await? {
+                Some(Finding::Damaged(_)) => pieces.damaged += 1,
+                Some(Finding::Mended) => pieces.mended += u64::from(self.is_sound_pack(pack.key).await?),
+                Some(Finding::Unknown(why)) => pieces.unreadable.push((pack.checksum.clone(), why)),
+                // One that was moved or removed while it was read says nothing.
+                Some(Finding::Sound) | None => {}
             },
             Verdict::Unreadable(why) => pieces.unreadable.push((pack.checksum.clone(), why)),
         }
@@ -94,9 +97,13 @@ impl Store {
                 })
                 .await?;
             }
-            Verdict::Damaged | Verdict::Missing => match self.note_recipe_damaged(recipe).await? {
-                true => pieces.damaged += 1,
-                false => pieces.mended += u64::from(self.is_sound_recipe(&recipe.blob).await?),
+            Verdict::Damaged | Verdict::Missing => match self.judge_recipe(recipe).await? {
+                Some(Finding::Damaged(_)) => pieces.damaged += 1,
+                Some(Finding::Mended) => {
+                    pieces.mended += u64::from(self.is_sound_recipe(&recipe.blob).await?);
+                }
+                Some(Finding::Unknown(why)) => pieces.unreadable.push((recipe.checksum.clone(), why)),
+                Some(Finding::Sound) | None => {}
             },
             Verdict::Unreadable(why) => pieces.unreadable.push((recipe.checksum.clone(), why)),
         }

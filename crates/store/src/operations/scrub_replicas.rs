@@ -1,11 +1,16 @@
 //! The part of a scrub that reads replicas, and that mends objects of the main place from them.
 
+use std::collections::BTreeSet;
+
+use xebec_placement::PlaceName;
+
 use super::copying::failed;
+use super::shards::Shards;
 use super::verdict::{Pace, Verdict};
 use crate::error::Result;
 use crate::records::intact::main_key;
 use crate::records::replicas;
-use crate::replicas::{Held, Owner, Replica};
+use crate::replicas::{Held, Part, Replica};
 use crate::store::Store;
 
 /// So many records are looked up at once.
@@ -18,8 +23,22 @@ pub(super) struct Replicas {
     pub(super) bytes: u64,
     /// Those with wrong bytes or none.
     pub(super) damaged: u64,
-    /// Those that could not be read, and why.
+    /// Those that could not be read, and why: one of each place that does not answer.
     pub(super) unreadable: Vec<(Replica, String)>,
+    silent: BTreeSet<PlaceName>,
+}
+
+/// What came of looking for the cause when an object is said to have wrong bytes, or none.
+#[derive(Debug)]
+pub(super) enum Finding {
+    /// Something was wrong, and right bytes are there now.
+    Mended,
+    /// All that there is of it is right.
+    Sound,
+    /// A place does not answer that may have right bytes.
+    Unknown(String),
+    /// There are no right bytes. These are the keys of all replicas that were looked at.
+    Damaged(Vec<String>),
 }
 
 impl Store {
@@ -44,13 +63,27 @@ impl Store {
         }
     }
 
-    async fn scrub_replica(&self, replica: &Replica, pace: &mut Pace, found: &mut Replicas) -> Result<()> {
+    /// Reads these replicas, and notes which are wrong or gone.
+    pub(super) async fn scrub_some(&self, replicas: impl Iterator<Item = &Replica>) -> Result<()> {
+        let (mut pace, mut found) = (Pace::new(None), Replicas::default());
+        for replica in replicas {
+            self.scrub_replica(replica, &mut pace, &mut found).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether it has right bytes.
+    async fn scrub_replica(&self, replica: &Replica, pace: &mut Pace, found: &mut Replicas) -> Result<bool> {
+        if found.silent.contains(&replica.place) {
+            return Ok(false);
+        }
         found.read += 1;
         let objects = match self.objects_of(&replica.place).await {
             Ok(objects) => objects,
             Err(error) => {
+                found.silent.insert(replica.place.clone());
                 found.unreadable.push((replica.clone(), error.to_string()));
-                return Ok(());
+                return Ok(false);
             }
         };
         let wanted = (&replica.checksum, replica.size);
@@ -58,58 +91,89 @@ impl Store {
             .verdict_of(objects, &replica.key, wanted, pace, &mut found.bytes)
             .await
         {
-            Verdict::Sound => {
-                self.note_replica(replica, true).await?;
-            }
-            Verdict::Damaged | Verdict::Missing => {
-                found.damaged += u64::from(self.note_replica(replica, false).await?);
-            }
+            Verdict::Sound => return self.note_replica(replica, true).await,
+            Verdict::Damaged | Verdict::Missing => match self.note_wrong_replica(replica).await? {
+                Ok(is_here) => found.damaged += u64::from(is_here),
+                Err(error) => {
+                    found.silent.insert(replica.place.clone());
+                    found.unreadable.push((replica.clone(), error.to_string()));
+                }
+            },
             Verdict::Unreadable(why) => found.unreadable.push((replica.clone(), why)),
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Looks for the cause when an object is said to have wrong bytes, or none: reads all that there is of it. A replica without right bytes is noted. If the
-    /// main place lacks them, they come there again from a replica. Whether a cause was found, and right bytes are there now; never, if it has no
-    /// replicas.
-    pub(super) async fn recover(&self, held: &Held) -> bool {
+    /// main place lacks them, they come there again from a replica; or the object leaves that place, if that has no room.
+    pub(super) async fn recover(&self, held: &Held) -> Finding {
         match self.find_cause(held).await {
-            Ok(is_recovered) => is_recovered,
+            Ok(finding) => finding,
             Err(error) => {
                 tracing::error!("cannot mend the object {} from another copy: {error}", held.name);
-                false
+                Finding::Unknown(error.to_string())
             }
         }
     }
 
-    async fn find_cause(&self, held: &Held) -> Result<bool> {
+    async fn find_cause(&self, held: &Held) -> Result<Finding> {
         let known = self.replicas_of(&held.name).await;
         let known = known.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
-        if known.is_empty() {
-            return Ok(false);
+        // Without other places, the object is where its reader looked for it.
+        if known.is_empty() && self.inner.places.is_empty() {
+            return Ok(Finding::Damaged(Vec::new()));
         }
         let (mut pace, mut found) = (Pace::new(None), Replicas::default());
-        for replica in &known {
-            self.scrub_replica(replica, &mut pace, &mut found).await?;
+        let seen = known.iter().map(|replica| replica.key.clone()).collect();
+        let mut sound = Vec::new();
+        for replica in known {
+            if self.scrub_replica(&replica, &mut pace, &mut found).await? {
+                sound.push(replica);
+            }
         }
         let wanted = (&held.checksum, held.size);
         let of_main = self
             .verdict(&held.name, wanted, &mut pace, &mut found.bytes)
             .await;
+        let unread = found.unreadable.into_iter().next();
         match (of_main, main_key(&held.name)) {
-            // Of a pack, who has seen other bytes has read them elsewhere, or before they were mended. A recipe with right bytes may make wrong ones.
-            (Verdict::Sound, _) => Ok(found.damaged > 0 || matches!(held.owner, Owner::Pack(_))),
-            (Verdict::Damaged | Verdict::Missing, Some(_)) => {
-                let home = self.bring_home(held).await?;
-                if home.is_some() {
-                    tracing::warn!(
-                        "the object {} was damaged or gone, and is there again from another copy",
-                        held.name
-                    );
-                }
-                Ok(home.is_some())
+            (Verdict::Sound, _) if found.damaged > 0 => Ok(Finding::Mended),
+            (Verdict::Sound, _) => Ok(Finding::Sound),
+            (Verdict::Unreadable(why), _) => Ok(Finding::Unknown(why)),
+            (of_main, Some(_)) if self.mend_main(held, &sound).await? => {
+                let was = if matches!(of_main, Verdict::Missing) {
+                    "gone"
+                } else {
+                    "damaged"
+                };
+                tracing::warn!(
+                    "the object {} was {was}, and is there again from another copy",
+                    held.name
+                );
+                Ok(Finding::Mended)
             }
-            _ => Ok(false),
+            // Wrong bytes are not shown to anybody while a place is away.
+            (Verdict::Damaged, _) => Ok(Finding::Damaged(seen)),
+            (Verdict::Missing, _) => Ok(match unread {
+                Some((replica, why)) => Finding::Unknown(format!("on {}: {why}", replica.place)),
+                None => Finding::Damaged(seen),
+            }),
+        }
+    }
+
+    /// Has right bytes in place of those that the main place lacks; `false` if no replicas have them, or the object has another name by now.
+    async fn mend_main(&self, held: &Held, sound: &[Replica]) -> Result<bool> {
+        let is_whole = sound.iter().any(|replica| replica.part == Part::Whole);
+        if !is_whole && Shards::complete(sound).is_empty() {
+            return Ok(false);
+        }
+        match self.bring_home(held).await {
+            Ok(home) => Ok(home.is_some()),
+            Err(error) => {
+                tracing::warn!("{error}; until that can be done, it is read from other places");
+                let sound = sound.iter().map(|replica| replica.key.clone()).collect();
+                Ok(self.leave_main(held, &sound).await?.is_some())
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use futures_util::{Stream, StreamExt as _, future, stream};
 use xebec_placement::Code;
 use xebec_placement::erasure::{Layout, decode_stripe};
 
+use crate::places::worse;
 use crate::replicas::{Part, Replica};
 use crate::store::Store;
 
@@ -44,6 +45,11 @@ impl Shards {
     /// How many bytes the object has.
     pub(super) fn size(&self) -> u64 {
         self.layout.size()
+    }
+
+    /// All that there are.
+    pub(super) fn replicas(&self) -> impl Iterator<Item = &Replica> {
+        self.here.values()
     }
 
     /// The stripes that have a byte of this range, some at a time.
@@ -127,7 +133,7 @@ async fn batch(
                         replica.place
                     );
                     shards.here.remove(&index);
-                    failed = Some(error);
+                    failed = Some(worse(failed, error));
                 }
             }
         }

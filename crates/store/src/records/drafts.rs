@@ -15,13 +15,17 @@ pub(crate) fn begin(tx: &mut dyn Transaction, draft: &Draft, now: u64) -> Result
     Ok(())
 }
 
-/// The same of an object on any place.
+/// The same of an object on any place; `false` if the store does not use that place any more, since it is lost.
 pub(crate) fn begin_at(
     tx: &mut dyn Transaction,
     place: &PlaceName,
     draft: &Draft,
     now: u64,
-) -> Result<(), DatabaseError> {
+) -> Result<bool, DatabaseError> {
+    let found = tx.first("SELECT 1 FROM places WHERE name = $1", &[place.into()])?;
+    if found.is_none() && !place.is_main() {
+        return Ok(false);
+    }
     tx.execute(
         "INSERT INTO drafts (object, size, since, place) VALUES ($1, $2, $3, $4)",
         &[
@@ -31,7 +35,7 @@ pub(crate) fn begin_at(
             place.into(),
         ],
     )?;
-    Ok(())
+    Ok(true)
 }
 
 /// Notes how far the writing of a draft is: it has this key and this progress from now on, and what it has no more is garbage of its place.

@@ -2,6 +2,8 @@
 
 use super::intact;
 use crate::database::{DatabaseError, Transaction};
+use crate::recipes::PackKey;
+use crate::replicas::Owner;
 use xebec_objects::Digest;
 
 /// Which record has an object.
@@ -48,4 +50,26 @@ pub(crate) fn list(
         })
     });
     objects.collect()
+}
+
+/// Whose an object of this kind is.
+pub(crate) fn owner(
+    tx: &mut dyn Transaction,
+    kind: Kind,
+    name: &str,
+) -> Result<Option<Owner>, DatabaseError> {
+    let (table, column) = match kind {
+        Kind::Blob => ("blobs", "digest"),
+        Kind::Pack => ("packs", "id"),
+        Kind::Recipe => ("recipes", "digest"),
+    };
+    let sql = format!("SELECT {column} FROM {table} WHERE object = $1");
+    let Some(mut row) = tx.first(&sql, &[name.into()])? else {
+        return Ok(None);
+    };
+    Ok(Some(match kind {
+        Kind::Blob => Owner::Blob(row.parsed(0)?),
+        Kind::Pack => Owner::Pack(PackKey(row.integer(0)?)),
+        Kind::Recipe => Owner::Recipe(row.parsed(0)?),
+    }))
 }

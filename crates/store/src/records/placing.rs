@@ -127,12 +127,18 @@ pub(crate) fn unplaced(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
     row.map_or(Ok(0), |mut row| row.unsigned(0))
 }
 
-/// The blob is where it is to be, as far as its state at that change says; `false` if there was another one.
+/// The blob is where it is to be, as far as its state at that change says; `false` if there was another one: it is looked at again, soon.
 pub(crate) fn placed(tx: &mut dyn Transaction, blob: &Digest, seen: i64) -> Result<bool, DatabaseError> {
     let noted = tx.execute(
         "UPDATE blobs SET unplaced = 0 WHERE digest = $1 AND unplaced = $2",
         &[blob.into(), seen.into()],
     )?;
+    if noted == 0 {
+        tx.execute(
+            "UPDATE blobs SET placing_due = 0 WHERE digest = $1",
+            &[blob.into()],
+        )?;
+    }
     Ok(noted > 0)
 }
 
@@ -142,6 +148,9 @@ pub(crate) fn pack_placed(tx: &mut dyn Transaction, key: PackKey, seen: i64) -> 
         "UPDATE packs SET unplaced = 0 WHERE id = $1 AND unplaced = $2",
         &[key.into(), seen.into()],
     )?;
+    if noted == 0 {
+        tx.execute("UPDATE packs SET placing_due = 0 WHERE id = $1", &[key.into()])?;
+    }
     Ok(noted > 0)
 }
 
@@ -201,16 +210,14 @@ fn of_row(blob: &Digest, mut row: Row) -> Result<Standing, DatabaseError> {
 
 /// Notes what is wanted of a blob. If that is new, the packs that its recipe needs are looked at again.
 pub(crate) fn want(tx: &mut dyn Transaction, blob: &Digest, wanted: &Wanted) -> Result<(), DatabaseError> {
-    tx.execute(
-        "UPDATE blobs SET wanted = $2 WHERE digest = $1",
+    let noted = tx.execute(
+        "UPDATE blobs SET wanted = $2 WHERE digest = $1 AND wanted <> $2",
         &[blob.into(), wanted.to_string().into()],
     )?;
-    tx.execute(
-        "UPDATE packs SET unplaced = unplaced + 1, placing_due = 0
-         WHERE id IN (SELECT pack FROM recipe_packs WHERE recipe = $1)",
-        &[blob.into()],
-    )?;
-    Ok(())
+    match noted {
+        0 => Ok(()),
+        _ => recipes::look_at_packs(tx, blob),
+    }
 }
 
 /// A pack, and all that is wanted of the blobs whose recipes need it; none if it is gone, damaged or condemned.

@@ -85,9 +85,19 @@ pub(crate) fn record(
     for pack in needed {
         need(tx, digest, *pack)?;
     }
+    look_at_packs(tx, digest)?;
     tx.execute(
         "UPDATE blobs SET dedup_state = 'done', dedup_problem = '', unplaced = unplaced + 1, placing_due = 0 WHERE digest = $1",
         &[digest.into()],
+    )?;
+    Ok(())
+}
+
+/// The copies of all packs that the recipe of a blob needs are looked at again.
+pub(crate) fn look_at_packs(tx: &mut dyn Transaction, blob: &Digest) -> Result<(), DatabaseError> {
+    tx.execute(
+        "UPDATE packs SET unplaced = unplaced + 1, placing_due = 0 WHERE id IN (SELECT pack FROM recipe_packs WHERE recipe = $1)",
+        &[blob.into()],
     )?;
     Ok(())
 }
@@ -115,6 +125,8 @@ pub(crate) fn forget(tx: &mut dyn Transaction, blob: &Digest, now: u64) -> Resul
         "UPDATE packs SET unchecked = 1 WHERE unchecked = 0 AND id IN (SELECT pack FROM recipe_packs WHERE recipe = $1)",
         &[blob.into()],
     )?;
+    // What is wanted of the blob is not wanted of them for its sake any more.
+    look_at_packs(tx, blob)?;
     tx.execute("DELETE FROM recipe_packs WHERE recipe = $1", &[blob.into()])?;
     tx.execute("DELETE FROM recipes WHERE digest = $1", &[blob.into()])?;
     replicas::release(tx, &object, size, now)
@@ -190,17 +202,21 @@ fn try_again(which: &str) -> String {
     )
 }
 
-/// Notes that a pack's object is wrong or gone: all recipes that need it are damaged. `false` if the pack is gone.
+/// Notes that a pack's object is wrong or gone: all recipes that need it are damaged. `false` if the pack is gone, or has another object by now.
 pub(crate) fn note_pack_damage(
     tx: &mut dyn Transaction,
     key: PackKey,
+    object: &str,
     now: u64,
 ) -> Result<bool, DatabaseError> {
-    let values = [key.into(), now.into()];
-    let noted = tx.execute("UPDATE packs SET damaged = $2 WHERE id = $1", &values)?;
+    let noted = tx.execute(
+        "UPDATE packs SET damaged = $2 WHERE id = $1 AND object = $3",
+        &[key.into(), now.into(), object.into()],
+    )?;
     if noted == 0 {
         return Ok(false);
     }
+    let values = [key.into(), now.into()];
     let of_pack = "IN (SELECT recipe FROM recipe_packs WHERE pack = $1)";
     let recipes = format!("UPDATE recipes SET damaged = $2 WHERE damaged = 0 AND digest {of_pack}");
     tx.execute(&recipes, &values)?;

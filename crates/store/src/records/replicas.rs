@@ -73,6 +73,16 @@ pub(crate) fn is_current(tx: &mut dyn Transaction, held: &Held) -> Result<bool, 
     Ok(tx.first(&sql, &[owner, held.name.as_str().into()])?.is_some())
 }
 
+/// The name that an owner's object has now; none if it has none.
+pub(crate) fn name_of(tx: &mut dyn Transaction, owner: &Owner) -> Result<Option<String>, DatabaseError> {
+    let (table, column, owner) = row_of(owner);
+    let row = tx.first(
+        &format!("SELECT object FROM {table} WHERE {column} = $1"),
+        &[owner],
+    )?;
+    row.map(|mut row| row.text(0)).transpose()
+}
+
 /// The row that has an object: its table, the column of its key, and that key.
 fn row_of(owner: &Owner) -> (&'static str, &'static str, Value) {
     match owner {
@@ -117,6 +127,7 @@ pub(crate) fn record(
             now.into(),
         ],
     )?;
+    note_change(tx, &held.name)?;
     Ok(true)
 }
 
@@ -188,6 +199,14 @@ pub(crate) fn are_sound(
     Ok(!keys.is_empty() && keys.iter().all(is_sound))
 }
 
+/// Whether an object has a sound replica that is none of these: it was made since these were looked at.
+pub(crate) fn has_new(tx: &mut dyn Transaction, name: &str, seen: &[String]) -> Result<bool, DatabaseError> {
+    let found = of_object(tx, name)?;
+    Ok(found
+        .iter()
+        .any(|replica| !replica.is_damaged && !seen.contains(&replica.key)))
+}
+
 /// Gives an object the name of this draft on the main place, which has its bytes. What it had there before, if anything, is garbage. `false` if it has
 /// another name by now, or the draft is gone.
 pub(crate) fn bring_home(
@@ -214,7 +233,7 @@ fn rename(tx: &mut dyn Transaction, held: &Held, name: &str) -> Result<(), Datab
         "UPDATE replicas SET object = $2 WHERE object = $1",
         &[held.name.as_str().into(), name.into()],
     )?;
-    Ok(())
+    note_change(tx, name)
 }
 
 /// Notes what reading a replica has shown; `false` if it is gone by now. What it is of is looked at again if it is damaged.
@@ -241,13 +260,29 @@ pub(crate) fn note(
 
 /// Whatever has this object is looked at again.
 pub(crate) fn look_at(tx: &mut dyn Transaction, object: &str) -> Result<(), DatabaseError> {
-    let looked_at = [
-        "UPDATE blobs SET unplaced = unplaced + 1, placing_due = 0 WHERE object = $1",
-        "UPDATE packs SET unplaced = unplaced + 1, placing_due = 0 WHERE object = $1",
-        "UPDATE blobs SET unplaced = unplaced + 1, placing_due = 0 WHERE digest IN (SELECT digest FROM recipes WHERE object = $1)",
+    change(tx, object, "unplaced = unplaced + 1, placing_due = 0")
+}
+
+/// What there is of this object has changed: whoever has looked at it before does not say that all is as it should be. One who still works at it is not
+/// disturbed, and looks once more at its end.
+pub(crate) fn note_change(tx: &mut dyn Transaction, object: &str) -> Result<(), DatabaseError> {
+    change(tx, object, "unplaced = unplaced + 1")
+}
+
+fn change(tx: &mut dyn Transaction, object: &str, set: &str) -> Result<(), DatabaseError> {
+    let owners = [
+        ("blobs", "object = $1"),
+        ("packs", "object = $1"),
+        (
+            "blobs",
+            "digest IN (SELECT digest FROM recipes WHERE object = $1)",
+        ),
     ];
-    for sql in looked_at {
-        tx.execute(sql, &[object.into()])?;
+    for (table, is_owner) in owners {
+        tx.execute(
+            &format!("UPDATE {table} SET {set} WHERE {is_owner}"),
+            &[object.into()],
+        )?;
     }
     Ok(())
 }
@@ -301,7 +336,8 @@ pub(crate) fn forget_some(
     Ok(number)
 }
 
-/// A place without replicas, and what was to be deleted or written there, are forgotten.
+/// A place whose last replicas were forgotten in this transaction, and what was to be deleted or written there, are forgotten. Nothing is recorded there
+/// from now on: each replica was a draft.
 pub(crate) fn forget_place(tx: &mut dyn Transaction, place: &PlaceName) -> Result<(), DatabaseError> {
     for table in ["drafts", "garbage"] {
         tx.execute(&format!("DELETE FROM {table} WHERE place = $1"), &[place.into()])?;

@@ -219,6 +219,12 @@ pub(crate) fn files(test: &TestStore) -> usize {
     files_below(&objects(test.directory.path()))
 }
 
+/// The files of objects of the bucket below a prefix.
+pub(crate) fn files_of_prefix(prefix: &str) -> usize {
+    let bucket = std::env::var_os(S3_DIRECTORY).unwrap();
+    files_below(&Path::new(&bucket).join(BUCKET).join(prefix))
+}
+
 fn files_below(directory: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return 0;
@@ -245,7 +251,7 @@ pub(crate) async fn files_become(test: &TestStore, wanted: usize) {
 }
 
 /// Records that nothing needs and at which no collection would look.
-const FORGOTTEN: [&str; 7] = [
+const FORGOTTEN: [&str; 9] = [
     "SELECT repository, digest FROM repository_blobs WHERE unchecked = 0
      AND NOT EXISTS (SELECT 1 FROM manifest_references WHERE manifest_references.repository = repository_blobs.repository
          AND manifest_references.digest = repository_blobs.digest)",
@@ -264,8 +270,16 @@ const FORGOTTEN: [&str; 7] = [
      UNION ALL SELECT recipe FROM recipe_packs JOIN packs ON packs.id = pack WHERE packs.state <> 'present'",
     // Each object has one record.
     "SELECT object FROM (SELECT object FROM blobs UNION ALL SELECT object FROM uploads UNION ALL SELECT object FROM drafts
-         UNION ALL SELECT object FROM packs UNION ALL SELECT object FROM recipes UNION ALL SELECT object FROM garbage) AS every
+         UNION ALL SELECT object FROM packs UNION ALL SELECT object FROM recipes UNION ALL SELECT object FROM garbage
+         UNION ALL SELECT key FROM replicas) AS every
      GROUP BY object HAVING COUNT(*) > 1",
+    // Each replica is of an object, on a place that the store uses.
+    "SELECT key FROM replicas WHERE NOT EXISTS (SELECT 1 FROM (SELECT object FROM blobs UNION ALL SELECT object FROM packs
+         UNION ALL SELECT object FROM recipes) AS every WHERE every.object = replicas.object)
+     OR (place <> 'main' AND NOT EXISTS (SELECT 1 FROM places WHERE places.name = replicas.place))",
+    // What is away has a replica.
+    "SELECT object FROM (SELECT object FROM blobs UNION ALL SELECT object FROM packs UNION ALL SELECT object FROM recipes) AS every
+     WHERE object LIKE 'away:%' AND NOT EXISTS (SELECT 1 FROM replicas WHERE replicas.object = every.object)",
 ];
 
 /// Asserts that there is no record that all collections would pass over although nothing needs it.

@@ -11,10 +11,10 @@ use xebec_store::*;
 use crate::common::*;
 use crate::toy::*;
 
-const PLACES: [&str; 4] = ["one", "two", "three", "four"];
+pub(crate) const PLACES: [&str; 4] = ["one", "two", "three", "four"];
 
 /// A store with four more places beside its root.
-async fn stores() -> Vec<(TestStore, tempfile::TempDir)> {
+pub(crate) async fn stores() -> Vec<(TestStore, tempfile::TempDir)> {
     let elsewhere = tempfile::tempdir().unwrap();
     let top = elsewhere.path().to_owned();
     let stores = engines(|config| {
@@ -25,7 +25,7 @@ async fn stores() -> Vec<(TestStore, tempfile::TempDir)> {
     stores.into_iter().zip([elsewhere]).collect()
 }
 
-fn place_in(top: &Path, name: &str) -> PlaceConfig {
+pub(crate) fn place_in(top: &Path, name: &str) -> PlaceConfig {
     let root = top.join(name);
     std::fs::create_dir_all(&root).unwrap();
     PlaceConfig {
@@ -35,14 +35,14 @@ fn place_in(top: &Path, name: &str) -> PlaceConfig {
     }
 }
 
-fn wanted(placements: &[&str]) -> BTreeSet<Placement> {
+pub(crate) fn wanted(placements: &[&str]) -> BTreeSet<Placement> {
     placements
         .iter()
         .map(|placement| placement.parse().unwrap())
         .collect()
 }
 
-async fn read(store: &Store, digest: &Digest) -> Result<Vec<u8>> {
+pub(crate) async fn read(store: &Store, digest: &Digest) -> Result<Vec<u8>> {
     let blob = store
         .any_blob(digest)
         .await?
@@ -56,7 +56,7 @@ async fn read(store: &Store, digest: &Digest) -> Result<Vec<u8>> {
 }
 
 /// Files of objects below a place, without its mark and its lock.
-fn files(top: &Path, place: &str) -> Vec<PathBuf> {
+pub(crate) fn replica_files(top: &Path, place: &str) -> Vec<PathBuf> {
     let objects = top.join(place).join("objects");
     let mut found = Vec::new();
     for folder in std::fs::read_dir(objects).into_iter().flatten() {
@@ -72,19 +72,27 @@ fn files(top: &Path, place: &str) -> Vec<PathBuf> {
     found
 }
 
-fn lose(top: &Path, place: &str) {
+pub(crate) fn lose(top: &Path, place: &str) {
     std::fs::remove_dir_all(top.join(place).join("objects")).unwrap();
 }
 
-async fn collect(store: &Store) {
+pub(crate) async fn collect(store: &Store) {
     store.collect(&CollectOptions::default()).await.unwrap();
 }
 
-fn some_bytes(size: usize) -> Vec<u8> {
+/// A blob that a manifest names, so that it stays.
+pub(crate) async fn push_kept(store: &Store, bytes: &[u8]) -> Digest {
+    let digest = push(store, &name("app"), bytes).await.unwrap().digest;
+    let new = manifest(&format!("of {digest}"), vec![layer(bytes)]);
+    store.put_manifest(&name("app"), &new, &[]).await.unwrap();
+    digest
+}
+
+pub(crate) fn some_bytes(size: usize) -> Vec<u8> {
     (0..size).map(|at| u8::try_from(at * at % 251).unwrap()).collect()
 }
 
-async fn held(store: &Store, digest: &Digest) -> Held {
+pub(crate) async fn held(store: &Store, digest: &Digest) -> Held {
     Held::of_blob(&store.any_blob(digest).await.unwrap().unwrap()).unwrap()
 }
 
@@ -102,7 +110,7 @@ async fn a_blob_is_read_from_any_place_that_has_it() {
             .unwrap();
         assert_eq!((placed.made, placed.dropped), (4, 0), "{}", test.engine);
         for place in PLACES {
-            assert_eq!(files(elsewhere.path(), place).len(), 1, "{place}");
+            assert_eq!(replica_files(elsewhere.path(), place).len(), 1, "{place}");
         }
         // Only the shards are left, and one of them is lost, too.
         let away = store
@@ -111,7 +119,7 @@ async fn a_blob_is_read_from_any_place_that_has_it() {
             .unwrap();
         assert_eq!((away.made, away.dropped), (0, 2));
         collect(store).await;
-        assert!(files(elsewhere.path(), "one").is_empty());
+        assert!(replica_files(elsewhere.path(), "one").is_empty());
         for place in ["two", "three", "four"] {
             let objects = elsewhere.path().join(place).join("objects");
             let aside = elsewhere.path().join("aside");
@@ -127,7 +135,7 @@ async fn a_blob_is_read_from_any_place_that_has_it() {
         assert_eq!((home.made, home.dropped), (1, 3));
         collect(store).await;
         for place in PLACES {
-            assert!(files(elsewhere.path(), place).is_empty(), "{place}");
+            assert!(replica_files(elsewhere.path(), place).is_empty(), "{place}");
         }
         assert_eq!(read(store, &digest).await.unwrap(), bytes);
     }
@@ -140,7 +148,7 @@ async fn wrong_bytes_are_mended_from_another_copy() {
         let digest = push(store, &name("app"), &bytes).await.unwrap().digest;
         let places = wanted(&["main", "one"]);
         store.place(&held(store, &digest).await, &places).await.unwrap();
-        let [file] = &files(elsewhere.path(), "one")[..] else {
+        let [file] = &replica_files(elsewhere.path(), "one")[..] else {
             panic!("one file");
         };
         let mut wrong = bytes.clone();
@@ -155,7 +163,7 @@ async fn wrong_bytes_are_mended_from_another_copy() {
         );
         store.place(&held(store, &digest).await, &places).await.unwrap();
         collect(store).await;
-        let [file] = &files(elsewhere.path(), "one")[..] else {
+        let [file] = &replica_files(elsewhere.path(), "one")[..] else {
             panic!("one file");
         };
         assert_eq!(std::fs::read(file).unwrap(), bytes);
@@ -184,7 +192,7 @@ async fn what_goes_takes_its_copies_along() {
             collect(store).await;
         }
         for place in ["two", "three", "four"] {
-            assert!(files(elsewhere.path(), place).is_empty(), "{place}");
+            assert!(replica_files(elsewhere.path(), place).is_empty(), "{place}");
         }
         assert_eq!(store.any_blob(&blob.digest).await.unwrap(), None);
     }
