@@ -9,6 +9,7 @@ mod clients;
 mod collector;
 mod dedup;
 mod explorer;
+mod replicas;
 mod state;
 
 use clients::{Client, Kind};
