@@ -1,27 +1,31 @@
-//! A process that pushes, deletes and collects is killed at random, again and again. All that it had acknowledged is there after that,
+//! A process that pushes, deletes, moves and collects is killed at random, again and again. All that it had acknowledged is there after that,
 //! byte for byte; and when everything is deleted at last, a collection leaves nothing.
 //!
 //! The process is this program once more. It says on its standard output what was acknowledged, a line each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::*;
+use crate::replicas::{place_in, replica_files, wanted};
 use crate::toy::*;
+use xebec_placement::Placement;
 use xebec_store::*;
 
 const CHILD: &str = "XEBEC_STORE_TEST_CHILD";
 /// How often the process is killed; `make soak` has more.
 const KILLS: &str = "XEBEC_STORE_KILLS";
+const PLACES: [&str; 2] = ["one", "two"];
 const GRACE: Duration = Duration::from_millis(40);
 
 fn hasty(root: &Path) -> StoreConfig {
     let mut config = config(root);
     config.grace = GRACE;
     config.upload_timeout = Duration::from_secs(1);
+    config.places = PLACES.map(|place| place_in(root, place)).to_vec();
     config
 }
 
@@ -102,6 +106,84 @@ async fn take_apart(store: Store) {
     }
 }
 
+/// Has copies of blobs, recipes and packs anywhere, and gives blobs other forms.
+async fn place_all(store: Store) {
+    let wishes = [
+        wanted(&["main"]),
+        wanted(&["one"]),
+        wanted(&["main", "two"]),
+        wanted(&["one", "two"]),
+        wanted(&["main,one,two(2+1)"]),
+    ];
+    loop {
+        for digest in store.take_unplaced(4, Duration::from_millis(20)).await.unwrap() {
+            let Some(standing) = store.standing(&digest).await.unwrap() else {
+                continue;
+            };
+            let recipe = standing.recipe.map(|(recipe, _)| Held::of_recipe(&recipe));
+            let mut all = true;
+            for held in Held::of_blob(&standing.blob).into_iter().chain(recipe) {
+                all &= is_placed(&store, &held, &wishes[fastrand::usize(..wishes.len())]).await;
+            }
+            if all && store.placed(&digest, standing.seen).await.unwrap() {
+                say("placed");
+            }
+            match fastrand::u8(..8) {
+                0 => drop(store.make_intact(&standing.blob).await),
+                1 => drop(store.drop_recipe(&digest, None).await.unwrap()),
+                _ => {}
+            }
+        }
+        for key in store
+            .take_unplaced_packs(2, Duration::from_millis(20))
+            .await
+            .unwrap()
+        {
+            if let Some(standing) = store.pack_standing(key).await.unwrap() {
+                let wish = &wishes[fastrand::usize(..wishes.len())];
+                is_placed(&store, &Held::of_pack(&standing.pack), wish).await;
+                store.pack_placed(key, standing.seen).await.unwrap();
+            }
+        }
+        if fastrand::u8(..4) == 0 {
+            store.place_anew().await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Others move and delete the object, too: then it is looked at again.
+async fn is_placed(store: &Store, held: &Held, wish: &BTreeSet<Placement>) -> bool {
+    match store.place(held, wish).await {
+        Ok(_) => true,
+        Err(error @ StoreError::Database { .. }) => panic!("{error}"),
+        Err(_) => false,
+    }
+}
+
+/// Each file of a place is a replica of the records, and each replica a file.
+async fn compare_places(test: &TestStore) {
+    let store = &test.store;
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(store.collect(&CollectOptions::default()).await.unwrap().failed, 0);
+    }
+    let scrubbed = store.scrub(&ScrubOptions::default(), |_| ()).await.unwrap();
+    assert_eq!(
+        (
+            scrubbed.damaged_replicas,
+            scrubbed.damaged.len(),
+            scrubbed.missing.len()
+        ),
+        (0, 0, 0)
+    );
+    assert_eq!(scrubbed.damaged_pieces, 0);
+    for space in store.place_space().await.unwrap() {
+        let found = replica_files(test.directory.path(), space.place.as_str()).len() as u64;
+        assert_eq!(found, space.replicas, "{}", space.place);
+    }
+}
+
 #[test]
 fn child() {
     let Some(root) = std::env::var_os(CHILD) else {
@@ -116,6 +198,7 @@ fn child() {
         }
         tokio::spawn(begin_uploads(store.clone()));
         tokio::spawn(take_apart(store.clone()));
+        tokio::spawn(place_all(store.clone()));
         loop {
             store.collect(&CollectOptions::default()).await.unwrap();
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -161,11 +244,12 @@ fn nothing_acknowledged_is_lost_by_kills() {
     // The images that were pushed, and whether each may be deleted.
     let mut images: BTreeMap<(u64, u64), bool> = BTreeMap::new();
     let mut random = fastrand::Rng::new();
-    let (mut pushed, mut deleted, mut taken_apart) = (0, 0, 0);
+    let (mut pushed, mut deleted, mut taken_apart, mut placed) = (0, 0, 0, 0);
     for _ in 0..kills {
         let after = Duration::from_millis(random.u64(..120));
         for line in run_and_kill(directory.path(), random.u8(..4) == 0, after) {
             taken_apart += u32::from(line == "taken apart");
+            placed += u32::from(line == "placed");
             let words: Vec<&str> = line.split(' ').collect();
             let &[what @ ("pushed" | "deleting"), worker, seed] = words.as_slice() else {
                 continue;
@@ -184,6 +268,7 @@ fn nothing_acknowledged_is_lost_by_kills() {
         taken_apart > 0 || kills < 30,
         "no blob was taken apart in {kills} runs"
     );
+    assert!(placed > 0 || kills < 30, "no copy was made in {kills} runs");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let test = TestStore {
@@ -208,7 +293,14 @@ fn nothing_acknowledged_is_lost_by_kills() {
                 );
             }
         }
+        compare_places(&test).await;
         collect_all(&test).await;
         assert_eq!(files(&test), 0, "garbage that no collection takes");
+        for place in PLACES {
+            assert!(
+                replica_files(test.directory.path(), place).is_empty(),
+                "garbage on {place}"
+            );
+        }
     });
 }
