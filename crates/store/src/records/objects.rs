@@ -52,7 +52,7 @@ pub(crate) fn list(
     objects.collect()
 }
 
-/// Whose an object of this kind is.
+/// The record that has an object of this kind.
 pub(crate) fn owner(
     tx: &mut dyn Transaction,
     kind: Kind,

@@ -286,3 +286,61 @@ async fn a_lost_place_is_filled_again() {
         assert_nothing_forgotten(test.directory.path());
     }
 }
+
+/// It may be another registry's: nothing is written over a mark that cannot be read.
+#[tokio::test]
+async fn a_place_whose_mark_cannot_be_read_is_not_taken_into_use() {
+    for (test, elsewhere) in stores().await {
+        let store = &test.store;
+        let digest = push_kept(store, &some_bytes(1000)).await;
+        let mark = elsewhere.path().join("one/objects/place");
+        std::fs::create_dir_all(&mark).unwrap();
+        assert!(place(store, &digest, &["main", "one"]).await.is_err());
+        assert_eq!(store.place_space().await.unwrap(), []);
+        std::fs::remove_dir(&mark).unwrap();
+        place(store, &digest, &["main", "one"]).await.unwrap();
+        assert_eq!(store.place_space().await.unwrap().len(), 1);
+    }
+}
+
+/// A placer that saw the place a short while ago begins nothing there after it was forgotten.
+#[tokio::test]
+async fn nothing_is_recorded_on_a_place_that_was_forgotten() {
+    for (test, _elsewhere) in stores().await {
+        let store = &test.store;
+        let first = push_kept(store, &some_bytes(1000)).await;
+        let second = push_kept(store, &some_bytes(2000)).await;
+        place(store, &first, &["main", "one"]).await.unwrap();
+        assert_eq!(store.lose_place(&"one".parse().unwrap()).await.unwrap(), 1);
+        assert!(place(store, &second, &["main", "one"]).await.is_err());
+        assert_nothing_forgotten(test.directory.path());
+        assert_eq!(
+            store.placements(&held(store, &second).await).await.unwrap(),
+            wanted(&["main"])
+        );
+    }
+}
+
+/// Each object that waits on a place that is away counts as one that could not be deleted, and others are deleted.
+#[tokio::test]
+async fn garbage_of_a_place_that_is_away_waits() {
+    for (test, elsewhere) in stores().await {
+        let store = &test.store;
+        for number in 0..4_u8 {
+            let digest = push_kept(store, &[number; 1000]).await;
+            place(store, &digest, &["main", "one", "two"]).await.unwrap();
+            place(store, &digest, &["main"]).await.unwrap();
+        }
+        let (objects, aside) = (
+            elsewhere.path().join("one/objects"),
+            elsewhere.path().join("aside"),
+        );
+        std::fs::rename(&objects, &aside).unwrap();
+        let again = Store::open(store.config()).await.unwrap();
+        let collected = again.collect(&CollectOptions::default()).await.unwrap();
+        assert_eq!((collected.failed, collected.objects), (4, 4));
+        std::fs::rename(&aside, &objects).unwrap();
+        let collected = again.collect(&CollectOptions::default()).await.unwrap();
+        assert_eq!((collected.failed, collected.objects), (0, 4));
+    }
+}

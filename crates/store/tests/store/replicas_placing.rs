@@ -89,7 +89,7 @@ async fn links_popularity_and_rules_have_a_blob_looked_at() {
         assert!(store.place_by("rules").await.unwrap());
         assert!(!store.place_by("rules").await.unwrap());
         assert_eq!(unplaced(store).await, std::slice::from_ref(&digest));
-        // Who takes it has it for a while.
+        // A placer that takes it has it for a while.
         assert_eq!(
             store.take_unplaced(9, Duration::from_secs(60)).await.unwrap(),
             std::slice::from_ref(&digest)
