@@ -25,7 +25,7 @@
 //! | --- | --- |
 //! | `operations` | what a [`Store`] does, by subject |
 //! | `records` | functions over one transaction, a file for each table |
-//! | `database` | the two engines of records, and migrations |
+//! | `schema` | migrations of the records, whose engines are another crate's |
 //! | `sessions` | uploads that this process continues |
 //! | `upload_counts` | how many uploads each repository has under way, about |
 //! | `watched` | answers for those who watch, which cost something and are remembered |
@@ -33,7 +33,6 @@
 //! | `name`, `model`, `recipes`, `config`, `error` | what goes in and comes out |
 
 mod config;
-mod database;
 mod error;
 mod model;
 mod name;
@@ -43,13 +42,15 @@ mod pulls;
 mod recipes;
 mod records;
 mod replicas;
+mod schema;
 mod sessions;
 mod store;
 mod upload_counts;
 mod watched;
 
-pub use self::config::{DatabaseConfig, PlaceConfig, PostgresTls, Protection, StoreConfig, TlsWanted};
-pub use self::database::{DatabaseError, database_protection};
+use xebec_database as database;
+
+pub use self::config::{PlaceConfig, StoreConfig};
 pub use self::error::{AppendError, Result, StoreError};
 pub use self::model::{
     Blob, Chosen, Holding, IndexingProblem, IndexingTask, IsHeld, LayerOutcome, Manifest, ManifestWithin,
@@ -66,4 +67,7 @@ pub use self::recipes::{
 pub use self::replicas::{Held, Owner, PackStanding, Part, PlaceSpace, Placed, Replica, Standing};
 pub use self::store::{Restore, Store};
 pub use self::watched::{Sums, Transactions, Waiting};
+pub use xebec_database::{
+    DatabaseConfig, DatabaseError, PostgresTls, Protection, TlsWanted, database_protection,
+};
 pub use xebec_objects::{Algorithm, BlobReader, Digest, Hasher, InvalidDigest, ObjectsConfig};

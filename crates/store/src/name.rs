@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use xebec_database::Value;
 
 /// Names of repositories are that long at most: with a tag and the host they stay below the 255 that clients accept.
 pub const LONGEST_NAME: usize = 255;
@@ -137,6 +138,24 @@ impl fmt::Display for Tag {
 impl fmt::Display for UploadId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
+    }
+}
+
+impl From<&RepositoryName> for Value {
+    fn from(name: &RepositoryName) -> Self {
+        Self::from(name.as_str())
+    }
+}
+
+impl From<&Tag> for Value {
+    fn from(tag: &Tag) -> Self {
+        Self::from(tag.as_str())
+    }
+}
+
+impl From<&UploadId> for Value {
+    fn from(id: &UploadId) -> Self {
+        Self::from(id.as_str())
     }
 }
 

@@ -17,6 +17,7 @@ use crate::pulls::Pulls;
 use crate::recipes::Space;
 use crate::records::garbage;
 use crate::records::intact::main_key;
+use crate::schema::MIGRATIONS;
 use crate::sessions::Sessions;
 use crate::upload_counts::UploadCounts;
 use crate::watched::{Lately, Remembered, Sums, Transactions, Waiting};
@@ -89,11 +90,12 @@ impl Store {
             .map_err(opened(format!("the objects ({:?}, root {root})", config.objects)))?;
         let places = Places::open(&config.places)
             .map_err(|(place, source)| opened(format!("the place {place}"))(source))?;
-        let database =
-            Database::open(&config.database, &config.root).map_err(|source| StoreError::Database {
+        let database = Database::open(&config.database, &config.root, MIGRATIONS).map_err(|source| {
+            StoreError::Database {
                 doing: "bring the schema up to date",
                 source,
-            })?;
+            }
+        })?;
         Ok(Self {
             inner: Arc::new(Inner {
                 config,

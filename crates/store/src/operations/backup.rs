@@ -17,6 +17,7 @@ use crate::error::{Result, StoreError};
 use crate::records::intact::{key_elsewhere, main_key};
 use crate::records::objects::{self, Kind, Object};
 use crate::records::{replicas, uploads};
+use crate::schema::MIGRATIONS;
 use crate::store::Store;
 use xebec_objects::{BlobReader, Directory, make_directory};
 
@@ -294,7 +295,9 @@ fn check_target(root: &Path, directory: &Path) -> Result<()> {
 fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
     let path = directory.join(UNFINISHED);
     remove(&path).map_err(failed("replace", &path))?;
-    let copied = database.copy_to(&path).and_then(|()| Database::open_file(&path));
+    let copied = database
+        .copy_to(&path)
+        .and_then(|()| Database::open_file(&path, MIGRATIONS));
     copied.map_err(|source| StoreError::Database {
         doing: "copy the records",
         source,

@@ -17,6 +17,7 @@ use crate::error::{Result, StoreError};
 use crate::model::Blob;
 use crate::name::{RepositoryName, Tag};
 use crate::records::{blobs, manifests, packs, recipes, repositories, tags};
+use crate::schema::MIGRATIONS;
 use crate::store::{Store, now};
 use xebec_objects::{Digest, Hasher};
 use xebec_objects::{Directory, make_directory};
@@ -145,7 +146,7 @@ async fn restore_to(
         }
         // Never opened where it is: a backup may be on a medium that cannot be written.
         fs::copy(&from, &to).map_err(failed("copy", &from))?;
-        Database::open_file(&to).map_err(database)
+        Database::open_file(&to, MIGRATIONS).map_err(database)
     })
     .await?;
     let (restored, found) = restore_contents(&copied, root, backup, damaged, report).await?;

@@ -4,9 +4,9 @@
 use rustix::fs::statvfs;
 use xebec_objects::ObjectsConfig;
 
-use crate::config::DatabaseConfig;
 use crate::error::{Result, StoreError};
 use crate::store::Store;
+use xebec_database::DatabaseConfig;
 
 /// Bytes of a blob after which the room is looked at again.
 pub(super) const LOOKED_AT: u64 = 1 << 20;

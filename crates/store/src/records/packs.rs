@@ -19,12 +19,6 @@ impl From<PackKey> for Value {
     }
 }
 
-impl From<&ChunkDigest> for Value {
-    fn from(chunk: &ChunkDigest) -> Self {
-        Self::Bytes(chunk.to_vec())
-    }
-}
-
 const COLUMNS: &str =
     "packs.id, packs.object, packs.size, packs.checksum, packs.plain, packs.chunks, packs.created";
 

@@ -51,9 +51,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["xebec-kernel", "xebec-settings", "xebec-access"],
     ),
     ("xebec-objects", &["xebec-kernel"]),
+    ("xebec-database", &["xebec-objects", "xebec-placement"]),
     (
         "xebec-store",
-        &["xebec-kernel", "xebec-objects", "xebec-placement"],
+        &[
+            "xebec-database",
+            "xebec-kernel",
+            "xebec-objects",
+            "xebec-placement",
+        ],
     ),
     (
         "xebec-dedup",

@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
-MIGRATIONS = HERE.parents[2] / "src/database/migrations"
+MIGRATIONS = HERE.parents[2] / "src/migrations"
 # In May 2026.
 BEGIN = 1_780_000_000_000
 NGINX, APP, EMPTY = 8_070_450_532_247_928_832, 1_234_567_890_123, 77

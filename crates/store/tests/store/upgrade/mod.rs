@@ -53,13 +53,13 @@ fn with_store(config: &StoreConfig, work: impl AsyncFnOnce(Store)) {
 }
 
 fn file(name: &str) -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/database/migrations");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/migrations");
     std::fs::read_to_string(path.join(name)).unwrap()
 }
 
 #[test]
 fn no_migration_is_changed_and_each_has_a_dump() {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/database/migrations");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/migrations");
     let mut found: Vec<String> = std::fs::read_dir(path)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -14,7 +14,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::schema::{Dialect, migrate};
+use super::schema::{Dialect, Migrations, migrate};
 use super::transaction::{DatabaseError, Job, Row, Transaction, Value};
 
 /// So many transactions read at a time; more wait.
@@ -24,7 +24,8 @@ const BATCH: usize = 64;
 /// How long another process, as a collection by hand, may hold the file.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(crate) struct Sqlite {
+/// A database in a file.
+pub struct Sqlite {
     path: PathBuf,
     /// Both until this is dropped.
     writer: Option<(mpsc::Sender<Write>, JoinHandle<()>)>,
@@ -38,10 +39,10 @@ struct Write {
 }
 
 impl Sqlite {
-    pub(super) fn open(path: &Path) -> Result<Self, DatabaseError> {
+    pub(super) fn open(path: &Path, migrations: Migrations) -> Result<Self, DatabaseError> {
         let mut connection = connect(path)?;
         in_transaction(&connection, "BEGIN IMMEDIATE", &mut |transaction| {
-            migrate(transaction, Dialect::Sqlite)
+            migrate(transaction, migrations, Dialect::Sqlite)
         })?;
         let (writer, jobs) = mpsc::channel();
         let thread = std::thread::Builder::new().name("records".to_owned());
@@ -57,7 +58,10 @@ impl Sqlite {
     }
 
     /// Writes all that is committed to a new file, which is durable then. Reads and writes go on meanwhile. Blocks.
-    pub(crate) fn copy_to(&self, path: &Path) -> Result<(), DatabaseError> {
+    ///
+    /// # Errors
+    /// If the file cannot be written, or the records cannot be read in one step.
+    pub fn copy_to(&self, path: &Path) -> Result<(), DatabaseError> {
         let source = connect(&self.path)?;
         let failed =
             |error: &dyn std::fmt::Display| DatabaseError::Engine(format!("{}: {error}", path.display()));
@@ -219,7 +223,7 @@ impl Transaction for SqliteTransaction<'_> {
             found.push(Row(values.collect::<Result<_, _>>()?));
         }
         drop(rows);
-        #[cfg(test)]
+        #[cfg(feature = "work")]
         super::work::count(self.0, &statement);
         Ok(found)
     }
@@ -227,7 +231,7 @@ impl Transaction for SqliteTransaction<'_> {
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, DatabaseError> {
         let mut statement = self.0.prepare_cached(&numbered(sql)).map_err(from_engine)?;
         let changed = statement.execute(params_from_iter(values)).map_err(from_engine)?;
-        #[cfg(test)]
+        #[cfg(feature = "work")]
         super::work::count(self.0, &statement);
         Ok(changed as u64)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::postgres::Postgres;
+use super::schema::Migrations;
 use super::sqlite::Sqlite;
 use super::transaction::{DatabaseError, Job, Transaction};
 use crate::config::{DatabaseConfig, Protection};
@@ -23,27 +24,40 @@ pub fn database_protection(config: &DatabaseConfig) -> Result<Option<Protection>
 
 /// The metadata database.
 #[derive(Clone)]
-pub(crate) enum Database {
+pub enum Database {
+    /// A file.
     Sqlite(Arc<Sqlite>),
+    /// A server.
     Postgres(Arc<Postgres>),
 }
 
 impl Database {
     /// Opens it, and brings its schema up to date. Blocks.
-    pub(crate) fn open(config: &DatabaseConfig, root: &Path) -> Result<Self, DatabaseError> {
+    ///
+    /// # Errors
+    /// If it does not answer, or is of a later schema.
+    pub fn open(config: &DatabaseConfig, root: &Path, migrations: Migrations) -> Result<Self, DatabaseError> {
         match config {
-            DatabaseConfig::Embedded => Ok(Self::Sqlite(Arc::new(Sqlite::open(&root.join("records.db"))?))),
-            DatabaseConfig::Postgres { url, tls } => Ok(Self::Postgres(Arc::new(Postgres::open(url, tls)?))),
+            DatabaseConfig::Embedded => Ok(Self::Sqlite(Arc::new(Sqlite::open(
+                &root.join("records.db"),
+                migrations,
+            )?))),
+            DatabaseConfig::Postgres { url, tls } => {
+                Ok(Self::Postgres(Arc::new(Postgres::open(url, tls, migrations)?)))
+            }
         }
     }
 
     /// Opens an embedded one at any place. Blocks.
-    pub(crate) fn open_file(path: &Path) -> Result<Self, DatabaseError> {
-        Ok(Self::Sqlite(Arc::new(Sqlite::open(path)?)))
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is of a later schema.
+    pub fn open_file(path: &Path, migrations: Migrations) -> Result<Self, DatabaseError> {
+        Ok(Self::Sqlite(Arc::new(Sqlite::open(path, migrations)?)))
     }
 
     /// The embedded database, if that is it.
-    pub(crate) fn embedded(&self) -> Option<Arc<Sqlite>> {
+    pub fn embedded(&self) -> Option<Arc<Sqlite>> {
         match self {
             Self::Sqlite(engine) => Some(Arc::clone(engine)),
             Self::Postgres(_) => None,
@@ -51,7 +65,10 @@ impl Database {
     }
 
     /// Reads, all from one moment.
-    pub(crate) async fn read<T: Send + 'static>(
+    ///
+    /// # Errors
+    /// That of `work`, or of the engine.
+    pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T, DatabaseError> {
@@ -64,7 +81,10 @@ impl Database {
     }
 
     /// Writes. When this has returned, what was written is on the disk.
-    pub(crate) async fn write<T: Send + 'static>(
+    ///
+    /// # Errors
+    /// That of `work`, or of the engine.
+    pub async fn write<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Transaction) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T, DatabaseError> {

@@ -15,7 +15,7 @@ use postgres::{Client, IsolationLevel, NoTls, Statement};
 use tokio::sync::Semaphore;
 
 use super::encrypted::{PATIENCE, Tls, next_step, protection};
-use super::schema::{Dialect, migrate};
+use super::schema::{Dialect, Migrations, migrate};
 use super::transaction::{DatabaseError, Job, Row, Transaction, Value};
 use crate::config::{PostgresTls, Protection};
 
@@ -31,7 +31,8 @@ const BY_INDEX: &str = "SET enable_seqscan = off; SET jit = off";
 /// Two nodes that start together migrate one after the other: "xebec" as a number.
 const MIGRATION_LOCK: i64 = 0x0078_6562_6563;
 
-pub(crate) struct Postgres {
+/// A server with the database.
+pub struct Postgres {
     server: Server,
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
@@ -62,15 +63,15 @@ impl Postgres {
         protection(&parse(url)?, tls)
     }
 
-    pub(super) fn open(url: &str, tls: &PostgresTls) -> Result<Self, DatabaseError> {
+    pub(super) fn open(url: &str, tls: &PostgresTls, migrations: Migrations) -> Result<Self, DatabaseError> {
         let server = Server::new(parse(url)?, tls)?;
         let mut connection = server.connect()?;
-        let mut first: Job = Box::new(|transaction| {
+        let mut first: Job = Box::new(move |transaction| {
             transaction.query(
                 "SELECT CAST(pg_advisory_xact_lock($1) AS TEXT)",
                 &[MIGRATION_LOCK.into()],
             )?;
-            migrate(transaction, Dialect::Postgres)
+            migrate(transaction, migrations, Dialect::Postgres)
         });
         // Not serializable: what waited for the lock has to see what the other node did.
         attempt(

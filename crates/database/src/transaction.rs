@@ -1,6 +1,5 @@
 //! The parts that functions of `records` are written with: a transaction of either engine, values, rows.
 
-use crate::name::{RepositoryName, Tag, UploadId};
 use xebec_objects::Digest;
 use xebec_placement::PlaceName;
 
@@ -33,10 +32,14 @@ pub enum DatabaseError {
 
 /// A value in a row, or for a parameter.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Nothing.
     Null,
+    /// A number.
     Integer(i64),
+    /// A text.
     Text(String),
+    /// Bytes.
     Bytes(Vec<u8>),
 }
 
@@ -77,6 +80,12 @@ impl From<Vec<u8>> for Value {
     }
 }
 
+impl<const N: usize> From<&[u8; N]> for Value {
+    fn from(bytes: &[u8; N]) -> Self {
+        Self::Bytes(bytes.to_vec())
+    }
+}
+
 impl From<&Digest> for Value {
     fn from(digest: &Digest) -> Self {
         Self::Text(digest.to_string())
@@ -89,24 +98,6 @@ impl From<&PlaceName> for Value {
     }
 }
 
-impl From<&RepositoryName> for Value {
-    fn from(name: &RepositoryName) -> Self {
-        Self::from(name.as_str())
-    }
-}
-
-impl From<&Tag> for Value {
-    fn from(tag: &Tag) -> Self {
-        Self::from(tag.as_str())
-    }
-}
-
-impl From<&UploadId> for Value {
-    fn from(id: &UploadId) -> Self {
-        Self::from(id.as_str())
-    }
-}
-
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
@@ -115,7 +106,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 
 /// A row of a query's result; columns by number.
 #[derive(Debug)]
-pub(crate) struct Row(pub(crate) Vec<Value>);
+pub struct Row(pub(crate) Vec<Value>);
 
 impl Row {
     fn take(&mut self, column: usize) -> Value {
@@ -124,27 +115,43 @@ impl Row {
             .map_or(Value::Null, |value| std::mem::replace(value, Value::Null))
     }
 
-    pub(crate) fn integer(&mut self, column: usize) -> Result<i64, DatabaseError> {
+    /// A number.
+    ///
+    /// # Errors
+    /// If the column has something else.
+    pub fn integer(&mut self, column: usize) -> Result<i64, DatabaseError> {
         match self.take(column) {
             Value::Integer(number) => Ok(number),
             other => Err(unexpected("a number", &other)),
         }
     }
 
-    pub(crate) fn unsigned(&mut self, column: usize) -> Result<u64, DatabaseError> {
+    /// A number that is not negative.
+    ///
+    /// # Errors
+    /// If the column has something else.
+    pub fn unsigned(&mut self, column: usize) -> Result<u64, DatabaseError> {
         let number = self.integer(column)?;
         u64::try_from(number)
             .map_err(|_| DatabaseError::Damaged(format!("{number} where no number is negative")))
     }
 
-    pub(crate) fn text(&mut self, column: usize) -> Result<String, DatabaseError> {
+    /// A text.
+    ///
+    /// # Errors
+    /// If the column has something else.
+    pub fn text(&mut self, column: usize) -> Result<String, DatabaseError> {
         match self.take(column) {
             Value::Text(text) => Ok(text),
             other => Err(unexpected("a text", &other)),
         }
     }
 
-    pub(crate) fn optional_text(&mut self, column: usize) -> Result<Option<String>, DatabaseError> {
+    /// A text, or nothing.
+    ///
+    /// # Errors
+    /// If the column has something else.
+    pub fn optional_text(&mut self, column: usize) -> Result<Option<String>, DatabaseError> {
         match self.take(column) {
             Value::Null => Ok(None),
             Value::Text(text) => Ok(Some(text)),
@@ -152,14 +159,22 @@ impl Row {
         }
     }
 
-    pub(crate) fn bytes(&mut self, column: usize) -> Result<Vec<u8>, DatabaseError> {
+    /// Bytes.
+    ///
+    /// # Errors
+    /// If the column has something else.
+    pub fn bytes(&mut self, column: usize) -> Result<Vec<u8>, DatabaseError> {
         match self.take(column) {
             Value::Bytes(bytes) => Ok(bytes),
             other => Err(unexpected("bytes", &other)),
         }
     }
 
-    pub(crate) fn optional_bytes(&mut self, column: usize) -> Result<Option<Vec<u8>>, DatabaseError> {
+    /// Bytes, or nothing.
+    ///
+    /// # Errors
+    /// If the column has something else.
+    pub fn optional_bytes(&mut self, column: usize) -> Result<Option<Vec<u8>>, DatabaseError> {
         match self.take(column) {
             Value::Null => Ok(None),
             Value::Bytes(bytes) => Ok(Some(bytes)),
@@ -167,8 +182,11 @@ impl Row {
         }
     }
 
-    /// A digest, a name or a tag.
-    pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+    /// A text that stands for something else: a digest, a name or a tag.
+    ///
+    /// # Errors
+    /// If the column has something else.
+    pub fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
         &mut self,
         column: usize,
     ) -> Result<T, DatabaseError> {
@@ -189,23 +207,35 @@ fn unexpected(wanted: &str, found: &Value) -> DatabaseError {
 }
 
 /// One transaction. All that is done in it counts together, or not at all.
-pub(crate) trait Transaction {
+pub trait Transaction {
     /// The rows of a query, or of a statement with RETURNING.
+    ///
+    /// # Errors
+    /// If the engine refuses it.
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, DatabaseError>;
 
     /// How many rows a statement changed.
+    ///
+    /// # Errors
+    /// If the engine refuses it.
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, DatabaseError>;
 
     /// Several statements without parameters, for migrations.
+    ///
+    /// # Errors
+    /// If the engine refuses it.
     fn batch(&mut self, sql: &str) -> Result<(), DatabaseError>;
 }
 
 impl dyn Transaction + '_ {
     /// The first row.
-    pub(crate) fn first(&mut self, sql: &str, values: &[Value]) -> Result<Option<Row>, DatabaseError> {
+    ///
+    /// # Errors
+    /// If the engine refuses it.
+    pub fn first(&mut self, sql: &str, values: &[Value]) -> Result<Option<Row>, DatabaseError> {
         Ok(self.query(sql, values)?.into_iter().next())
     }
 }
 
 /// A function that an engine runs in a transaction, and may run again.
-pub(crate) type Job = Box<dyn FnMut(&mut dyn Transaction) -> Result<(), DatabaseError> + Send>;
+pub type Job = Box<dyn FnMut(&mut dyn Transaction) -> Result<(), DatabaseError> + Send>;

@@ -8,13 +8,13 @@ use rusqlite::{Connection, Statement, StatementStatus};
 
 /// The work of a database's statements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Work {
+pub struct Work {
     /// Steps of SQLite's machine.
-    pub(crate) steps: u64,
+    pub steps: u64,
     /// Statements, each as often as it was carried out.
-    pub(crate) statements: u64,
+    pub statements: u64,
     /// Statements that have read a table from its beginning, without an index, or made an index for themselves, or sorted.
-    pub(crate) scans: Vec<String>,
+    pub scans: Vec<String>,
 }
 
 static WORK: Mutex<BTreeMap<String, Work>> = Mutex::new(BTreeMap::new());
@@ -26,7 +26,9 @@ pub(super) fn count(connection: &Connection, statement: &Statement<'_>) {
     };
     let taken = |status| u64::try_from(statement.reset_status(status)).unwrap_or(0);
     let mut all = WORK.lock();
-    let work = all.entry(path.to_owned()).or_default();
+    let Some(work) = all.get_mut(path) else {
+        return;
+    };
     work.statements += 1;
     work.steps += taken(StatementStatus::VmStep);
     let reasons = [
@@ -39,9 +41,9 @@ pub(super) fn count(connection: &Connection, statement: &Statement<'_>) {
     }
 }
 
-/// The work with a database since the last call.
-pub(crate) fn take(path: &Path) -> Work {
+/// The work with a database since the last call. It is counted from the first call on.
+pub fn take(path: &Path) -> Work {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let taken = WORK.lock().remove(&path.display().to_string());
-    taken.unwrap_or_default()
+    let mut all = WORK.lock();
+    std::mem::take(all.entry(path.display().to_string()).or_default())
 }

@@ -5,14 +5,8 @@
 
 use super::transaction::{DatabaseError, Row, Transaction};
 
-const MIGRATIONS: &[&str] = &[
-    include_str!("migrations/0001.sql"),
-    include_str!("migrations/0002.sql"),
-    include_str!("migrations/0003.sql"),
-    include_str!("migrations/0004.sql"),
-    include_str!("migrations/0005.sql"),
-    include_str!("migrations/0006.sql"),
-];
+/// Texts of migrations, in their order.
+pub type Migrations = &'static [&'static str];
 
 /// How an engine writes what the two do not have in common.
 #[derive(Clone, Copy)]
@@ -22,15 +16,19 @@ pub(super) enum Dialect {
 }
 
 /// Brings the schema up to date.
-pub(super) fn migrate(transaction: &mut dyn Transaction, dialect: Dialect) -> Result<(), DatabaseError> {
+pub(super) fn migrate(
+    transaction: &mut dyn Transaction,
+    migrations: Migrations,
+    dialect: Dialect,
+) -> Result<(), DatabaseError> {
     transaction.batch("CREATE TABLE IF NOT EXISTS schema_versions (version BIGINT PRIMARY KEY)")?;
     let newest = transaction.first("SELECT COALESCE(MAX(version), 0) FROM schema_versions", &[])?;
     let found = newest.map_or(Ok(0), |mut row: Row| row.integer(0))?;
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     if found > known {
         return Err(DatabaseError::Later { found, known });
     }
-    for (version, migration) in (1_i64..).zip(MIGRATIONS).filter(|(version, _)| *version > found) {
+    for (version, migration) in (1_i64..).zip(migrations).filter(|(version, _)| *version > found) {
         transaction.batch(&in_dialect(migration, dialect))?;
         transaction.execute(
             "INSERT INTO schema_versions (version) VALUES ($1)",
