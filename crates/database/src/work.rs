@@ -24,19 +24,22 @@ pub(super) fn count(connection: &Connection, statement: &Statement<'_>) {
     let Some(path) = connection.path() else {
         return;
     };
+    // A statement counts from the last time that it was asked, so it is asked each time.
     let taken = |status| u64::try_from(statement.reset_status(status)).unwrap_or(0);
-    let mut all = WORK.lock();
-    let Some(work) = all.get_mut(path) else {
-        return;
-    };
-    work.statements += 1;
-    work.steps += taken(StatementStatus::VmStep);
+    let steps = taken(StatementStatus::VmStep);
     let reasons = [
         StatementStatus::FullscanStep,
         StatementStatus::AutoIndex,
         StatementStatus::Sort,
     ];
-    if reasons.map(taken).iter().sum::<u64>() > 0 {
+    let is_scan = reasons.map(taken).iter().sum::<u64>() > 0;
+    let mut all = WORK.lock();
+    let Some(work) = all.get_mut(path) else {
+        return;
+    };
+    work.statements += 1;
+    work.steps += steps;
+    if is_scan {
         work.scans.extend(statement.expanded_sql());
     }
 }

@@ -1,10 +1,13 @@
 //! `xebec-registry copies`: where copies are, what the rules would change, and places that are lost.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use xebec_kernel::size;
 use xebec_placement::PlaceName;
 use xebec_registry_server::config::{Config, LogFormat};
 use xebec_replication::{Plan, Planned, plan};
+use xebec_settings::period::Period;
 use xebec_store::{PlaceSpace, Store};
 
 use crate::args::Copies;
@@ -34,6 +37,11 @@ async fn lose(store: &Store, place: &PlaceName) -> anyhow::Result<()> {
     anyhow::ensure!(
         !place.is_main(),
         "the place main is [storage] itself; restore it from a backup, or let `xebec-registry scrub` mend it from the other places"
+    );
+    let known = store.place_space().await?;
+    anyhow::ensure!(
+        known.iter().any(|known| known.place == *place),
+        "this registry has never used a place {place}; `xebec-registry copies` lists those that it has used"
     );
     anyhow::ensure!(
         !store.has_place(place).await,
@@ -126,12 +134,16 @@ fn say(plan: &Plan) {
     }
     let blobs = |planned: &Planned, what: &str| {
         if planned.blobs > 0 {
-            outln!("{:>11}  {what}: {} blobs", people(planned.bytes), planned.blobs);
+            outln!(
+                "{:>11}  of blobs {what}: {}",
+                people(planned.bytes),
+                planned.blobs
+            );
         }
     };
     blobs(
         &plan.taken_apart,
-        "are taken apart; their packs and recipes go where the rules say",
+        "are taken apart, and their packs and recipes go where the rules say",
     );
     blobs(&plan.made_intact, "are made intact again");
     blobs(
@@ -146,12 +158,10 @@ fn say(plan: &Plan) {
         };
         blobs(planned, &what);
     }
-    match plan.is_nothing() {
-        true => outln!("nothing changes"),
-        false => outln!(
-            "about {} with one processor and local disks",
-            xebec_settings::period::Period(plan.time())
-        ),
+    match (plan.is_nothing(), plan.time()) {
+        (true, _) => outln!("nothing changes"),
+        (false, Duration::ZERO) => outln!("that takes a few seconds"),
+        (false, time) => outln!("about {} with one processor and local disks", Period(time)),
     }
 }
 

@@ -153,24 +153,7 @@ fn say(scrubbed: &Scrubbed, damages: &[Damage]) {
             "{digest}  is a manifest with other bytes than its digest says: the database is damaged. Push the manifest again, or restore a backup"
         );
     }
-    if scrubbed.damaged_pieces > 0 {
-        outln!(
-            "{} packs or recipes have wrong bytes or none: blobs that were kept by them alone are damaged, and the others are taken apart again",
-            scrubbed.damaged_pieces
-        );
-    }
-    if scrubbed.mended > 0 {
-        outln!(
-            "{} blobs, packs or recipes had wrong bytes or none, and have right ones again from another place",
-            scrubbed.mended
-        );
-    }
-    if scrubbed.damaged_replicas > 0 {
-        outln!(
-            "{} copies on other places have wrong bytes or none; `serve` makes them again",
-            scrubbed.damaged_replicas
-        );
-    }
+    say_pieces(scrubbed);
     let bad = damages.len() + scrubbed.unreadable.len() + scrubbed.damaged_manifests.len();
     let bad = bad as u64 + scrubbed.damaged_pieces + scrubbed.damaged_replicas;
     outln!(
@@ -200,6 +183,28 @@ fn say(scrubbed: &Scrubbed, damages: &[Damage]) {
             ),
         }
     );
+}
+
+/// Of packs, recipes and copies on other places.
+fn say_pieces(scrubbed: &Scrubbed) {
+    if scrubbed.damaged_pieces > 0 {
+        outln!(
+            "{} packs or recipes have wrong bytes or none: blobs that were kept by them alone are damaged, and the others are taken apart again",
+            scrubbed.damaged_pieces
+        );
+    }
+    if scrubbed.mended > 0 {
+        outln!(
+            "{} blobs, packs or recipes had wrong bytes or none, and have right ones again from another place",
+            scrubbed.mended
+        );
+    }
+    if scrubbed.damaged_replicas > 0 {
+        outln!(
+            "{} copies on other places have wrong bytes or none; `serve` makes them again",
+            scrubbed.damaged_replicas
+        );
+    }
 }
 
 fn as_json(scrubbed: &Scrubbed, damages: &[Damage]) -> Value {

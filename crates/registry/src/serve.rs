@@ -67,15 +67,7 @@ async fn run(config: Config, file: Option<PathBuf>) -> anyhow::Result<()> {
     registry.mode = ModeFile::new(config.store.root.join("mode"), config.mode.clone());
     look_elsewhere(&mut registry, &config, &arrived)?;
     protect(&mut registry, &config)?;
-    let rules = Rules::new(config.copies.clone());
-    let copies = Copies::within(&registry, rules.clone());
-    registry.listeners.push(Heard::by(copies.clone()));
-    tokio::spawn(copies.clone().run());
-    if config.deduplication.enabled {
-        let background = deduplication::Background::within(&registry, &config.deduplication, Some(rules));
-        registry.listeners.push(background.clone());
-        tokio::spawn(background.run());
-    }
+    let copies = keep_copies(&mut registry, &config);
     if restorer.works_ahead() {
         let ahead = deduplication::Ahead::new(store.clone(), restorer.clone());
         registry.listeners.push(ahead);
@@ -134,6 +126,20 @@ fn look_elsewhere(registry: &mut Registry, config: &Config, arrived: &Arc<Notify
         tokio::spawn(indexer.run());
     }
     Ok(())
+}
+
+/// Has copies of blobs where the rules want them, and blobs taken apart in the form that the rules want.
+fn keep_copies(registry: &mut Registry, config: &Config) -> Arc<Copies> {
+    let rules = Rules::new(config.copies.clone());
+    let copies = Copies::within(registry, rules.clone());
+    registry.listeners.push(Heard::by(copies.clone()));
+    tokio::spawn(copies.clone().run());
+    if config.deduplication.enabled {
+        let background = deduplication::Background::within(registry, &config.deduplication, Some(rules));
+        registry.listeners.push(background.clone());
+        tokio::spawn(background.run());
+    }
+    copies
 }
 
 /// Has the registry recognize callers, write down what they do, and tell others of it.

@@ -63,20 +63,7 @@ fn say(figures: &Figures, is_enabled: bool) {
         share(figures.recipe_bytes, stored),
         people(figures.plain_bytes)
     );
-    if figures.away_bytes > 0 {
-        outln!(
-            "{:>11}    of all these, not on the main place",
-            people(figures.away_bytes)
-        );
-    }
-    for place in &figures.places {
-        outln!(
-            "{:>11}  copies on {}: {}",
-            people(place.bytes),
-            place.place,
-            place.replicas
-        );
-    }
+    say_places(figures);
     if figures.waiting > 0 && is_enabled {
         outln!("{:>11}  blobs wait to be taken apart", figures.waiting);
     } else if figures.waiting > 0 {
@@ -90,6 +77,24 @@ fn say(figures: &Figures, is_enabled: bool) {
     }
     for (reason, count) in &figures.kept {
         outln!("{count:>11}  stay intact: {reason}");
+    }
+}
+
+fn say_places(figures: &Figures) {
+    let people = size::for_people;
+    if figures.away_bytes > 0 {
+        outln!(
+            "{:>11}    of all these, not on the main place",
+            people(figures.away_bytes)
+        );
+    }
+    for place in &figures.places {
+        outln!(
+            "{:>11}  copies on {}: {}",
+            people(place.bytes),
+            place.place,
+            place.replicas
+        );
     }
 }
 

@@ -17,7 +17,7 @@
 //!
 //! # Crates that it may use
 //!
-//! `kernel`, `objects`, and `placement` for names of places; no other crate of Xebec.
+//! `database`, `kernel`, `objects`, and `placement` for names of places; no other crate of Xebec.
 //!
 //! # Where to look
 //!
@@ -30,7 +30,7 @@
 //! | `upload_counts` | how many uploads each repository has under way, about |
 //! | `watched` | answers for those who watch, which cost something and are remembered |
 //! | `pulls` | when things were pulled, until it is written |
-//! | `name`, `model`, `recipes`, `config`, `error` | what goes in and comes out |
+//! | `name`, `model`, `recipes`, `replicas`, `space`, `config`, `error` | what goes in and comes out |
 
 mod config;
 mod error;
@@ -44,6 +44,7 @@ mod records;
 mod replicas;
 mod schema;
 mod sessions;
+mod space;
 mod store;
 mod upload_counts;
 mod watched;
@@ -62,9 +63,10 @@ pub use self::operations::{
 };
 pub use self::recipes::{
     ChunkDigest, DedupTask, Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackRecord, PackReplacement,
-    RecipeRecord, Recording, RepositorySpace, Space,
+    RecipeRecord, Recording,
 };
 pub use self::replicas::{Held, Owner, PackStanding, Part, PlaceSpace, Placed, Replica, Standing};
+pub use self::space::{RepositorySpace, Space};
 pub use self::store::{Restore, Store};
 pub use self::watched::{Sums, Transactions, Waiting};
 pub use xebec_database::{

@@ -2,9 +2,9 @@
 //!
 //! See docs/formats/store.md for the protocol, and `tests/store/model/mod.rs` for its proof.
 
-use crate::database::{DatabaseError, Transaction};
 use std::collections::BTreeSet;
 
+use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::model::Garbage;
 use crate::name::{RepositoryName, UploadId};

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::error::Result;
 use crate::model::Page;
-use crate::recipes::{DedupTask, Space};
+use crate::recipes::DedupTask;
 use crate::records::dedup::{self, Taken};
+use crate::space::Space;
 use crate::store::{Store, milliseconds, now};
 use xebec_objects::Digest;
 

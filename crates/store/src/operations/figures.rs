@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::name::RepositoryName;
-use crate::recipes::{RepositorySpace, Space};
 use crate::records::{blobs, dedup, figures, repositories};
+use crate::space::{RepositorySpace, Space};
 use crate::store::Store;
 use crate::watched::{Sums, Transactions, Waiting};
 

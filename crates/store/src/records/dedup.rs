@@ -4,8 +4,9 @@
 
 use crate::database::{DatabaseError, Transaction};
 use crate::model::Blob;
-use crate::recipes::{DedupTask, RepositorySpace, Space};
+use crate::recipes::DedupTask;
 use crate::records::{intact, placing, replicas};
+use crate::space::{RepositorySpace, Space};
 use xebec_objects::Digest;
 
 /// So many blobs that wait are looked at in one transaction.
@@ -70,7 +71,7 @@ pub(crate) fn take(
 
 fn set_state(tx: &mut dyn Transaction, digest: &Digest, state: &str) -> Result<(), DatabaseError> {
     tx.execute(
-        "UPDATE blobs SET dedup_state = $2 WHERE digest = $1",
+        "UPDATE blobs SET dedup_state = $2, unplaced = unplaced + 1, placing_due = 0 WHERE digest = $1",
         &[digest.into(), state.into()],
     )?;
     Ok(())
@@ -80,7 +81,7 @@ fn set_state(tx: &mut dyn Transaction, digest: &Digest, state: &str) -> Result<(
 pub(crate) fn keep(tx: &mut dyn Transaction, blob: &Blob, reason: &str) -> Result<(), DatabaseError> {
     let column = intact::column(&blob.digest, blob.object.as_deref());
     tx.execute(
-        "UPDATE blobs SET dedup_state = 'kept', dedup_problem = $3
+        "UPDATE blobs SET dedup_state = 'kept', dedup_problem = $3, unplaced = unplaced + 1, placing_due = 0
          WHERE digest = $1 AND object = $2 AND dedup_state = 'waiting'",
         &[(&blob.digest).into(), column.into(), reason.into()],
     )?;

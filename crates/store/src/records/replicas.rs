@@ -46,10 +46,16 @@ fn numbers(part: Part) -> [Value; 3] {
     numbers.map(|number| i64::from(number).into())
 }
 
-/// All replicas of an object, damaged ones included.
+/// All replicas of an object, damaged ones included, whole ones first.
 pub(crate) fn of_object(tx: &mut dyn Transaction, name: &str) -> Result<Vec<Replica>, DatabaseError> {
-    let sql = format!("SELECT {COLUMNS} FROM replicas WHERE object = $1 ORDER BY data, place, shard");
-    tx.query(&sql, &[name.into()])?.into_iter().map(replica).collect()
+    // In the order of an index: each object that goes is looked up here.
+    let sql = format!(
+        "SELECT {COLUMNS} FROM replicas WHERE object = $1 ORDER BY object, place, data, parity, shard"
+    );
+    let found = tx.query(&sql, &[name.into()])?.into_iter().map(replica);
+    let mut found = found.collect::<Result<Vec<_>, _>>()?;
+    found.sort_by_key(|replica| replica.part);
+    Ok(found)
 }
 
 /// Replicas in the order of their keys that were not read since that time, and all damaged ones.

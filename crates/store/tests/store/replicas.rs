@@ -257,3 +257,30 @@ async fn a_place_without_its_mark_is_neither_written_nor_believed() {
         assert_eq!(read(&third, &digest).await.unwrap(), bytes);
     }
 }
+
+/// What is wanted of a blob in another form is wanted of its bytes, once that form cannot be.
+#[tokio::test]
+async fn a_blob_that_stays_intact_is_looked_at_again() {
+    for (test, _elsewhere) in stores().await {
+        let store = &test.store;
+        let small = push(store, &name("app"), b"small").await.unwrap().digest;
+        let odd = push(store, &name("app"), &some_bytes(100)).await.unwrap().digest;
+        for digest in store.take_unplaced(8, Duration::ZERO).await.unwrap() {
+            let seen = store.standing(&digest).await.unwrap().unwrap().seen;
+            assert!(store.placed(&digest, seen).await.unwrap());
+        }
+        assert_eq!(store.unplaced().await.unwrap(), 0);
+        let task = store
+            .take_dedup(Duration::from_secs(60), 50)
+            .await
+            .unwrap()
+            .unwrap();
+        store.settle_dedup(&task, "it is odd").await.unwrap();
+        assert_eq!(store.take_dedup(Duration::from_secs(60), 50).await.unwrap(), None);
+        let mut again = store.take_unplaced(8, Duration::ZERO).await.unwrap();
+        again.sort();
+        let mut wanted = vec![small, odd];
+        wanted.sort();
+        assert_eq!(again, wanted, "{}", test.engine);
+    }
+}
