@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, linkat};
+use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use xebec_kernel::file::sync_directory;
 use xebec_kernel::writeback;
 
@@ -125,7 +125,7 @@ impl Directory {
         range: Range<u64>,
     ) -> io::Result<BoxStream<'static, io::Result<Bytes>>> {
         let (path, top) = (self.path(key)?, self.top.clone());
-        let opened = blocking(move || File::open(path).map_err(|error| of_one(&top, error)));
+        let opened = blocking(move || open_object(&path).map_err(|error| of_one(&top, error)));
         Ok(pieces_of(opened.await?, range))
     }
 
@@ -238,6 +238,12 @@ fn of_one(top: &Path, error: io::Error) -> io::Error {
         }
         _ => error,
     }
+}
+
+/// Opens an object to read it. A link in its place leads elsewhere: somebody else has made it, and it is not followed.
+fn open_object(path: &Path) -> io::Result<File> {
+    let no_link = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
+    File::options().read(true).custom_flags(no_link).open(path)
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
@@ -387,6 +393,16 @@ mod tests {
             assert!(directory.path(key).is_err(), "{key}");
         }
         assert_eq!(directory.path("ab/cd").unwrap(), top.path().join("ab/cd"));
+    }
+
+    #[tokio::test]
+    async fn a_link_in_place_of_an_object_is_not_followed() {
+        let top = tempfile::tempdir().unwrap();
+        let directory = Directory::open(top.path()).unwrap();
+        std::fs::write(top.path().join("secret"), "of somebody else").unwrap();
+        std::fs::create_dir(top.path().join("ab")).unwrap();
+        std::os::unix::fs::symlink(top.path().join("secret"), top.path().join("ab/x")).unwrap();
+        assert!(directory.read("ab/x", 0..6).await.is_err());
     }
 
     #[tokio::test]

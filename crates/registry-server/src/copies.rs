@@ -1,6 +1,7 @@
 //! Copies on several places: the work in the background, by the rules of `[[copies]]`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -28,6 +29,7 @@ pub struct Copies {
     placer: Placer,
     popularity: Popularity,
     rules: Rules,
+    has_new_rules: AtomicBool,
     changed: Notify,
     runtime: Handle,
     mode: ModeFile,
@@ -41,6 +43,7 @@ impl Copies {
             placer: Placer::new(store.clone(), rules.clone()),
             popularity: Popularity::new(store, rules.clone()),
             rules,
+            has_new_rules: AtomicBool::new(true),
             changed: Notify::new(),
             runtime: Handle::current(),
             mode: registry.mode.clone(),
@@ -50,6 +53,7 @@ impl Copies {
     /// Has other rules count from now on.
     pub fn set_rules(&self, rules: CopyRules) {
         self.rules.set(rules);
+        self.has_new_rules.store(true, Ordering::Relaxed);
         self.changed.notify_one();
     }
 
@@ -72,12 +76,21 @@ impl Copies {
         }
     }
 
+    async fn begin(&self) -> Result<bool, StoreError> {
+        let begun = self.placer.begin().await;
+        if begun.is_err() {
+            self.has_new_rules.store(true, Ordering::Relaxed);
+        }
+        begun
+    }
+
     /// Looks at some blobs and packs; whether there were any.
     async fn work(&self) -> Result<bool, StoreError> {
         if !self.placer.is_needed().await? {
             return Ok(false);
         }
-        if self.placer.begin().await? {
+        // Not each time: other nodes may have other rules for a while.
+        if self.has_new_rules.swap(false, Ordering::Relaxed) && self.begin().await? {
             tracing::info!("the rules for copies have changed; everything is looked at");
         }
         self.placer.forget_unpopular().await?;
@@ -147,7 +160,6 @@ impl Listener for Heard {
 pub struct ByRules(FormsByRules);
 
 impl ByRules {
-    /// By these rules.
     /// By these rules.
     pub fn new(rules: Rules) -> Self {
         Self(FormsByRules::new(rules))

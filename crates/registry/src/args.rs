@@ -50,7 +50,7 @@ pub(crate) enum Command {
     Scrub(Scrub),
     /// Say how much room layers take up, and how much less that is than they have as they were pushed.
     Space(Space),
-    /// Say where copies are, what the rules of [[copies]] would change, and forget a place that is lost; also while a registry serves.
+    /// Say where copies are, what the rules of `[[copies]]` would change, and forget a place that is lost; also while a registry serves.
     Copies(Copies),
     /// Copy everything to a directory, also while a registry serves.
     Backup(Backup),
@@ -136,9 +136,9 @@ pub(crate) struct Space {
   xebec-registry copies --plan --config /etc/xebec-registry.toml
   xebec-registry copies --lost cold --config /etc/xebec-registry.toml
 
-Change [[copies]] in the configuration, look at --plan, then send `serve` a SIGHUP, or start it again: it carries the rules out while it serves. \
-A new [[place]] needs a new start.
---plan and the figures read the records of all blobs.")]
+Change [[copies]] in the configuration, look at --plan, then send `serve` a SIGHUP. It carries the rules out while it serves. \
+Start it again instead if [[place]] or [deduplication] has changed.
+--plan reads the records of all blobs; the figures read those of all copies.")]
 pub(crate) struct Copies {
     #[command(flatten)]
     pub(crate) place: Place,
@@ -148,6 +148,9 @@ pub(crate) struct Copies {
     /// Forget a place whose contents are lost. What the rules want there is made again from other copies, once it is there, empty.
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["check", "json"])]
     pub(crate) lost: Option<PlaceName>,
+    /// With --lost: also if something has no other copy, which is lost then.
+    #[arg(long, requires = "lost")]
+    pub(crate) yes: bool,
     /// Have `serve` look at all copies again, whether they are there.
     #[arg(long, conflicts_with = "json")]
     pub(crate) check: bool,

@@ -21,7 +21,7 @@ pub(crate) fn copies(args: &Copies, verbose: u8) -> anyhow::Result<()> {
     crate::program::runtime()?.block_on(async {
         let store = Store::open(&config.store).await?;
         match &args.lost {
-            Some(place) => lose(&store, place).await,
+            Some(place) => lose(&store, place, args.yes).await,
             None if args.plan => show_plan(&store, &config, args.json).await,
             None if args.check => {
                 store.place_anew().await?;
@@ -33,7 +33,7 @@ pub(crate) fn copies(args: &Copies, verbose: u8) -> anyhow::Result<()> {
     })
 }
 
-async fn lose(store: &Store, place: &PlaceName) -> anyhow::Result<()> {
+async fn lose(store: &Store, place: &PlaceName, is_sure: bool) -> anyhow::Result<()> {
     anyhow::ensure!(
         !place.is_main(),
         "the place main is [storage] itself; restore it from a backup, or let `xebec-registry scrub` mend it from the other places"
@@ -47,6 +47,11 @@ async fn lose(store: &Store, place: &PlaceName) -> anyhow::Result<()> {
         !store.has_place(place).await,
         "the place {place} is there, and has what this registry has put there; take it out of the rules of [[copies]], and its copies go by themselves"
     );
+    let only_there = store.only_on(place).await?;
+    anyhow::ensure!(
+        only_there == 0 || is_sure,
+        "{only_there} objects (packs, recipes, or blobs) have no copy but that on {place}: if you are sure that it does not come back, add --yes, and they are lost"
+    );
     let lost = store.lose_place(place).await?;
     outln!(
         "forgot the place {place} and {lost} copies there; those that the rules want are made again while the registry serves"
@@ -56,7 +61,11 @@ async fn lose(store: &Store, place: &PlaceName) -> anyhow::Result<()> {
 }
 
 async fn show(store: &Store, is_json: bool) -> anyhow::Result<()> {
-    let (places, waiting) = (store.place_space().await?, store.unplaced().await?);
+    let places = store.place_space().await?;
+    let waiting = match store.was_placed().await? {
+        true => store.unplaced().await?,
+        false => 0,
+    };
     if is_json {
         let places: Vec<Value> = places.iter().map(place_as_json).collect();
         outln!("{}", json!({"places": places, "waiting": waiting}));
@@ -112,7 +121,7 @@ async fn show_plan(store: &Store, config: &Config, is_json: bool) -> anyhow::Res
 fn say(plan: &Plan) {
     let people = size::for_people;
     outln!(
-        "{:>11}  blobs as they were pushed: {}",
+        "{:>11}  blobs were looked at, as they were pushed: {}",
         people(plan.looked_at.bytes),
         plan.looked_at.blobs
     );

@@ -22,7 +22,7 @@ use xebec_registry_server::server::{Server, TlsSettings};
 use xebec_registry_server::state::Registry;
 use xebec_registry_server::upkeep::{Tidied, Upkeep};
 use xebec_replication::Rules;
-use xebec_store::{CollectOptions, Store};
+use xebec_store::{CollectOptions, PlaceConfig, Store};
 use xebec_upstream::Upstreams;
 
 use crate::args::Serve;
@@ -73,6 +73,7 @@ async fn run(config: Config, file: Option<PathBuf>) -> anyhow::Result<()> {
         registry.listeners.push(ahead);
     }
     let registry = Arc::new(registry);
+    let places = config.store.places.clone();
     let (reports, drain) = (registry.reports.clone(), config.server.drain);
     let mirrors = mirror::configured(&config, &store)?;
     let server = Server::listen(registry.clone(), config.server.clone()).await?;
@@ -84,7 +85,7 @@ async fn run(config: Config, file: Option<PathBuf>) -> anyhow::Result<()> {
     tokio::spawn(reload_on_hangup(
         signal(SignalKind::hangup())?,
         reload,
-        (copies, file),
+        (copies, file, places),
     ));
     mirror::schedule(mirrors, &registry, &arrived);
     if !config.collect_every.is_zero() {
@@ -176,11 +177,16 @@ async fn end_at_once(mut terminate: Signal, mut interrupt: Signal) {
 async fn reload_on_hangup(
     mut hangup: Signal,
     reload: xebec_registry_server::server::Reloader,
-    (copies, file): (Arc<Copies>, Option<PathBuf>),
+    (copies, file, places): (Arc<Copies>, Option<PathBuf>, Vec<PlaceConfig>),
 ) {
     while hangup.recv().await.is_some() {
         match file.as_deref().map(Config::read) {
             None => {}
+            Some(Ok(config)) if config.store.places != places => {
+                tracing::warn!(
+                    "keeping the rules for copies as they were, since other places are configured: start the registry again"
+                );
+            }
             Some(Ok(config)) => copies.set_rules(config.copies),
             Some(Err(error)) => tracing::warn!("keeping the rules for copies as they were: {error}"),
         }

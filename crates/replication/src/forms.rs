@@ -1,5 +1,6 @@
 //! In which form a blob is to be taken apart, for those who do that.
 
+use xebec_kernel::clock::milliseconds_since_1970 as now;
 use xebec_placement::Form;
 use xebec_store::{Digest, Store, StoreError};
 
@@ -23,8 +24,7 @@ impl FormsByRules {
         !self.rules.get().is_empty()
     }
 
-    /// The form of a blob's recipe; why it stays intact, if the rules want none. `None` if there are no rules. What is popular and what is not have
-    /// the same form.
+    /// The form of a blob's recipe as it is wanted now; why it stays intact, if the rules want none. `None` if there are no rules.
     ///
     /// # Errors
     /// If the database fails.
@@ -34,7 +34,7 @@ impl FormsByRules {
             return Ok(None);
         }
         let standing = store.standing(blob).await?;
-        let form = standing.and_then(|standing| wanted(&standing, &rules, 0).form());
+        let form = standing.and_then(|standing| wanted(&standing, &rules, now()).form());
         Ok(Some(form.ok_or_else(|| BY_RULE.to_owned())))
     }
 }

@@ -10,6 +10,8 @@ use crate::steps::{BY_RULE, Step, steps, wanted};
 
 /// One that was taken is taken again after this time, unless it is where it is to be: a place may be away.
 const LEASE: Duration = Duration::from_secs(300);
+/// A recipe that was proven within so many milliseconds need not be proven again before the intact bytes go.
+const FRESH: u64 = 60 * 60 * 1000;
 /// So many are taken at once.
 const AT_ONCE: usize = 16;
 
@@ -28,7 +30,7 @@ pub struct Worked {
     pub placed: Placed,
     /// Blobs that were made intact, or wait to be taken apart, or have one form less.
     pub reformed: u64,
-    /// Those that are looked at again later, and the first reason.
+    /// Those that are looked at again later.
     pub failed: u64,
     /// The first of these reasons.
     pub problem: Option<StoreError>,
@@ -40,12 +42,12 @@ impl Placer {
         Self { store, rules }
     }
 
-    /// Whether there is anything to do: there are rules, or places that were used by earlier ones.
+    /// Whether there is anything to do: there are rules, or there were.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn is_needed(&self) -> Result<bool, StoreError> {
-        Ok(!self.rules.get().is_empty() || self.store.uses_places().await?)
+        Ok(!self.rules.get().is_empty() || self.store.was_placed().await?)
     }
 
     /// Has everything looked at if the rules are others than those of the last time; whether they are. Call it before anything else, and when the rules
@@ -93,11 +95,20 @@ impl Placer {
         if wanted != standing.wanted {
             self.store.want(digest, &wanted).await?;
         }
-        let mut is_reformed = false;
+        let mut failure = None;
         for step in steps(&standing, &wanted) {
-            is_reformed |= self.carry_out(&standing, step, worked).await?;
+            // Nothing goes before all that is wanted is there. What can be made is made.
+            if failure.is_some() && !step.only_makes() {
+                break;
+            }
+            match self.carry_out(&standing, step, worked).await {
+                Ok(is_reformed) => worked.reformed += u64::from(is_reformed),
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        worked.reformed += u64::from(is_reformed);
+        if let Some(error) = failure {
+            return Err(error);
+        }
         self.store.placed(digest, standing.seen).await?;
         Ok(())
     }
@@ -112,14 +123,24 @@ impl Placer {
         let (blob, store) = (&standing.blob, &self.store);
         match step {
             Step::MakeIntact => store.make_intact(blob).await,
-            Step::TakeApart(_) => store.drop_recipe(&blob.digest, None).await,
-            Step::StayIntact => store.drop_recipe(&blob.digest, Some(BY_RULE)).await,
+            Step::TakeApart(_) => {
+                self.prove_intact(standing).await?;
+                store.drop_recipe(&blob.digest, None).await
+            }
+            Step::StayIntact => {
+                self.prove_intact(standing).await?;
+                store.drop_recipe(&blob.digest, Some(BY_RULE)).await
+            }
             Step::DropIntact => {
                 // Its packs are where they are to be before the bytes go that they stand for.
                 for pack in standing.recipe.iter().flat_map(|(recipe, _)| &recipe.packs) {
                     self.look_at_pack(pack.key, worked).await?;
                 }
-                store.drop_intact(&blob.digest).await
+                let is_fresh = standing.proven.saturating_add(FRESH) > now();
+                match is_fresh || store.prove_by_recipe(&blob.digest).await? {
+                    true => store.drop_intact(&blob.digest).await,
+                    false => Ok(false),
+                }
             }
             Step::PlaceIntact(places) => {
                 if let Some(held) = Held::of_blob(blob) {
@@ -133,6 +154,14 @@ impl Placer {
                 }
                 Ok(false)
             }
+        }
+    }
+
+    /// Reads the bytes of a blob again before the recipe goes that gives the same.
+    async fn prove_intact(&self, standing: &Standing) -> Result<(), StoreError> {
+        match standing.recipe {
+            Some(_) => self.store.prove_intact(&standing.blob.digest).await,
+            None => Ok(()),
         }
     }
 

@@ -188,7 +188,10 @@ impl Planning<'_> {
             let is_other = matches!((form, wanted.form()), (Some(found), Some(form)) if *found != form);
             let stays = wanted.is_empty() || (wanted.form().is_some() && !is_other);
             if !stays {
-                let found = self.store.placements(&Held::of_recipe(recipe)).await?;
+                let found = self
+                    .store
+                    .placements(&Held::of_recipe(recipe), wanted.apart())
+                    .await?;
                 self.plan.drop(recipe.size, found.iter());
             }
             for pack in &recipe.packs {
@@ -223,16 +226,19 @@ impl Planning<'_> {
             Step::StayIntact => {}
             Step::DropIntact => {
                 self.plan.dropped_intact.add(size);
-                let found = self.found(Held::of_blob(&standing.blob)).await?;
+                let found = self.found(Held::of_blob(&standing.blob), wanted.intact()).await?;
                 self.plan.drop(size, found.iter());
             }
             Step::PlaceIntact(places) => {
-                let found = self.found(Held::of_blob(&standing.blob)).await?;
+                let found = self.found(Held::of_blob(&standing.blob), wanted.intact()).await?;
                 self.plan.place(size, &found, &places);
             }
             Step::PlaceRecipe(places) => {
                 if let Some((recipe, _)) = &standing.recipe {
-                    let found = self.store.placements(&Held::of_recipe(recipe)).await?;
+                    let found = self
+                        .store
+                        .placements(&Held::of_recipe(recipe), wanted.apart())
+                        .await?;
                     self.plan.place(recipe.size, &found, &places);
                 }
             }
@@ -240,16 +246,23 @@ impl Planning<'_> {
         Ok(())
     }
 
-    async fn found(&self, held: Option<Held>) -> Result<BTreeSet<Placement>, StoreError> {
+    async fn found(
+        &self,
+        held: Option<Held>,
+        wanted: &BTreeSet<Placement>,
+    ) -> Result<BTreeSet<Placement>, StoreError> {
         match held {
-            Some(held) => self.store.placements(&held).await,
+            Some(held) => self.store.placements(&held, wanted).await,
             None => Ok(BTreeSet::new()),
         }
     }
 
     async fn finish(mut self) -> Result<Plan, StoreError> {
         for Needed { pack, wanted, stays } in std::mem::take(&mut self.packs).into_values() {
-            let found = self.store.placements(&Held::of_pack(&pack)).await?;
+            let found = self
+                .store
+                .placements(&Held::of_pack(&pack), wanted.apart())
+                .await?;
             match stays {
                 true => self.plan.place(pack.size, &found, wanted.apart()),
                 false => self.plan.drop(pack.size, found.iter()),

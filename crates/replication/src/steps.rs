@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use xebec_placement::{Form, Placement, Wanted};
+use xebec_placement::{Form, PlaceName, Placement, Wanted};
 use xebec_policy::copies::CopyRules;
 use xebec_store::Standing;
 
@@ -26,6 +26,16 @@ pub(crate) enum Step {
     PlaceRecipe(BTreeSet<Placement>),
 }
 
+impl Step {
+    /// Whether nothing goes by it that another copy would have to stand for, but for copies of the same bytes.
+    pub(crate) fn only_makes(&self) -> bool {
+        matches!(
+            self,
+            Self::MakeIntact | Self::PlaceIntact(_) | Self::PlaceRecipe(_)
+        )
+    }
+}
+
 /// All that is wanted of a blob, by the rules of the repositories that have it. Nothing if none has it.
 pub(crate) fn wanted(standing: &Standing, rules: &CopyRules, now: u64) -> Wanted {
     let is_popular = standing.popular_until > now;
@@ -36,7 +46,11 @@ pub(crate) fn wanted(standing: &Standing, rules: &CopyRules, now: u64) -> Wanted
         let wanted = popular.map_or_else(|| rules.of(repository), |popular| &popular.wanted);
         all = all.union(wanted);
     }
-    all
+    match standing.has_all_repositories {
+        true => all,
+        // Others may want what they wanted before.
+        false => all.union(&standing.wanted),
+    }
 }
 
 /// What is missing of that. After [`Step::MakeIntact`] and [`Step::TakeApart`] the blob is looked at again, once that has come about.
@@ -45,7 +59,10 @@ pub(crate) fn steps(standing: &Standing, wanted: &Wanted) -> Vec<Step> {
     match (&standing.recipe, wanted.form()) {
         _ if wanted.is_empty() => Vec::new(),
         (Some((_, Some(found))), Some(form)) if *found != form => match is_intact {
-            true => vec![Step::TakeApart(form)],
+            true => vec![
+                Step::PlaceIntact(until_taken_apart(wanted)),
+                Step::TakeApart(form),
+            ],
             false => vec![Step::MakeIntact],
         },
         (Some(_), Some(_)) => with_recipe(is_intact, wanted),
@@ -54,11 +71,16 @@ pub(crate) fn steps(standing: &Standing, wanted: &Wanted) -> Vec<Step> {
             false => vec![Step::MakeIntact],
         },
         (None, Some(form)) if standing.problem == BY_RULE => vec![Step::TakeApart(form)],
-        // Until it is taken apart, it has its intact copies.
-        (None, Some(_)) if standing.waits => intact(wanted.intact().clone()),
+        (None, Some(_)) if standing.waits => intact(until_taken_apart(wanted)),
         // It cannot be taken apart: the copies of that form are intact ones.
         (None, _) => intact(wanted.intact().union(wanted.apart()).cloned().collect()),
     }
+}
+
+/// Until a blob is taken apart, its bytes are where its recipe will be: as many places may be lost as afterwards. It is taken apart on the main place.
+fn until_taken_apart(wanted: &Wanted) -> BTreeSet<Placement> {
+    let places = wanted.intact().union(wanted.apart()).cloned();
+    places.chain([Placement::At(PlaceName::main())]).collect()
 }
 
 fn with_recipe(is_intact: bool, wanted: &Wanted) -> Vec<Step> {
@@ -81,7 +103,6 @@ fn intact(places: BTreeSet<Placement>) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use xebec_placement::PlaceName;
     use xebec_store::{Algorithm, Blob, Digest, RecipeRecord};
 
     use super::*;
@@ -112,6 +133,8 @@ mod tests {
                 blob,
                 seen: 1,
                 repositories: Vec::new(),
+                has_all_repositories: true,
+                proven: 0,
                 wanted: Wanted::default(),
                 recipe: None,
                 waits: true,

@@ -107,6 +107,10 @@ pub struct Standing {
     pub seen: i64,
     /// The repositories that have it, 10,000 at most.
     pub repositories: Vec<RepositoryName>,
+    /// Whether there are no more.
+    pub has_all_repositories: bool,
+    /// When its recipe was proven, in milliseconds since 1970; 0: it has none.
+    pub proven: u64,
     /// What was wanted of it when it was looked at last.
     pub wanted: Wanted,
     /// Its recipe, if it has a sound one, and in which form that is.

@@ -158,7 +158,7 @@ impl World {
     }
 
     async fn placements(&self, held: &Held) -> Vec<String> {
-        let found: BTreeSet<Placement> = self.store().placements(held).await.unwrap();
+        let found: BTreeSet<Placement> = self.store().placements(held, &BTreeSet::new()).await.unwrap();
         found.iter().map(ToString::to_string).collect()
     }
 

@@ -112,7 +112,8 @@ impl Store {
         Err(StoreError::Lost(blob.digest.clone()))
     }
 
-    /// Reads a blob whose own object is gone, if it has a sound recipe, too. It is kept by that alone from then on.
+    /// Reads a blob whose own object is gone, if it has a sound recipe, too. Nothing is concluded from that: its
+    /// place may be away for a moment. A scrub finds out.
     async fn read_by_recipe(&self, blob: &Blob, range: Range<u64>) -> Option<BlobReader> {
         blob.object.as_ref()?;
         let restorer = self.inner.restorer.get()?;
@@ -124,11 +125,7 @@ impl Store {
             object: None,
             ..blob.clone()
         };
-        let reader = restorer.read(self, &apart, range).await.ok()?;
-        if let Err(error) = self.give_up_intact(blob).await {
-            tracing::warn!("{error}; the bytes come from its recipe");
-        }
-        Some(reader)
+        restorer.read(self, &apart, range).await.ok()
     }
 
     /// Reads a blob from where this record of it says that it is. If the object is not there, the blob is lost.

@@ -61,6 +61,12 @@ impl Store {
         writings: &mut Vec<Writing>,
     ) -> Result<Vec<Replica>> {
         let mut failure = None;
+        // Before anything is begun on others.
+        for (place, _) in parts {
+            self.objects_to_write(place)
+                .await
+                .map_err(|source| at(place, source))?;
+        }
         for source in sources {
             for (place, part) in parts {
                 writings.push(self.begin_writing(held, place.clone(), *part).await?);
@@ -115,13 +121,21 @@ impl Store {
             ));
         }
         let writer = open_writer(objects, &draft.object).await;
-        let writer = Some(writer.map_err(|source| at(&place, source))?);
-        Ok(Writing {
+        let mut writing = Writing {
             place,
             part,
             draft,
-            writer,
-        })
+            writer: None,
+        };
+        match writer {
+            Ok(writer) => writing.writer = Some(writer),
+            Err(source) => {
+                let error = at(&writing.place, source);
+                self.give_up(&[writing]).await;
+                return Err(error);
+            }
+        }
+        Ok(writing)
     }
 
     /// Passes all bytes of an object on to all that are being written, and compares them with its digest.

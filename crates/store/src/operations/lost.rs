@@ -111,8 +111,23 @@ impl Store {
         }
     }
 
+    /// Whether an intact blob without right bytes is kept by its recipe from now on, which gives them.
+    pub(super) async fn is_given_up(&self, blob: &Blob) -> Result<bool> {
+        let apart = Blob {
+            object: None,
+            ..blob.clone()
+        };
+        let recipe = self.recipe(&blob.digest).await?;
+        let recipe = recipe.filter(|recipe| !recipe.is_damaged);
+        let is_exact = match (self.inner.restorer.get(), recipe) {
+            (Some(restorer), Some(_)) => restorer.is_exact(self, &apart).await.unwrap_or(false),
+            _ => false,
+        };
+        Ok(is_exact && self.give_up_intact(blob).await?)
+    }
+
     /// Lets the object of a blob go that is gone or wrong, if it still has it, and a recipe that the records call sound.
-    pub(super) async fn give_up_intact(&self, blob: &Blob) -> Result<bool> {
+    async fn give_up_intact(&self, blob: &Blob) -> Result<bool> {
         let given_up = blob.clone();
         let garbage = self
             .write_records(
@@ -135,7 +150,7 @@ impl Store {
     async fn note_nothing(&self, blob: &Blob) -> Result<bool> {
         let seen = match Held::of_blob(blob) {
             Some(held) => match self.recover(&held).await {
-                Finding::Damaged(_) if self.give_up_intact(blob).await? => return Ok(false),
+                Finding::Damaged(_) if self.is_given_up(blob).await? => return Ok(false),
                 Finding::Damaged(seen) => seen,
                 _ => return Ok(false),
             },

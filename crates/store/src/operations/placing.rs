@@ -7,7 +7,7 @@ use xebec_objects::Digest;
 use xebec_placement::{Code, PlaceName, Placement, Wanted};
 
 use super::reading::Source;
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::model::{Blob, Page};
 use crate::recipes::PackKey;
 use crate::records::intact::main_key;
@@ -116,6 +116,15 @@ impl Store {
             .await
     }
 
+    /// Whether anybody has ever had copies placed by rules. Otherwise nobody looks at anything.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn was_placed(&self) -> Result<bool> {
+        let rules = self.read_records("find the rules for copies", |tx| placing::rules(tx));
+        Ok(rules.await?.is_some())
+    }
+
     /// Has everything looked at, if these rules are others than those of the last time; whether they are.
     ///
     /// # Errors
@@ -164,7 +173,7 @@ impl Store {
     pub async fn note_popular(&self, blob: &Digest, lasting: Duration) -> Result<()> {
         let (blob, until) = (blob.clone(), now().saturating_add(milliseconds(lasting)));
         self.write_records("note that a blob is popular", move |tx| {
-            placing::popular(tx, &blob, until)
+            placing::popular(tx, &blob, until, now())
         })
         .await
     }
@@ -219,6 +228,39 @@ impl Store {
         Ok(is_made)
     }
 
+    /// Reads the bytes of an intact blob again, wherever they are, and compares them with its digest.
+    ///
+    /// # Errors
+    /// If they are wrong, or cannot be read: then nothing should go that gives the same bytes. [`StoreError::Lost`] if it is not intact any more.
+    pub async fn prove_intact(&self, blob: &Digest) -> Result<()> {
+        let found = self.any_blob(blob).await?;
+        match found.as_ref().and_then(Held::of_blob) {
+            Some(held) => self.prove_all(&held).await,
+            None => Err(StoreError::Lost(blob.clone())),
+        }
+    }
+
+    /// Whether a blob comes out of its recipe and packs as they are stored; if not, that is noted as damage.
+    ///
+    /// # Errors
+    /// If something cannot be read now, or this program cannot restore blobs.
+    pub async fn prove_by_recipe(&self, blob: &Digest) -> Result<bool> {
+        let (Some(found), Some(recipe)) = (self.any_blob(blob).await?, self.recipe(blob).await?) else {
+            return Ok(false);
+        };
+        let restorer = self.inner.restorer.get();
+        let restorer = restorer.ok_or_else(|| StoreError::NoRestorer(blob.clone()))?;
+        let apart = Blob {
+            object: None,
+            ..found
+        };
+        let is_exact = restorer.is_exact(self, &apart).await?;
+        if !is_exact {
+            self.note_recipe_damaged(&recipe).await?;
+        }
+        Ok(is_exact)
+    }
+
     /// Lets the recipe of an intact blob go: it waits to be taken apart, or stays intact for this reason. `false` if it is not intact, or damaged.
     ///
     /// # Errors
@@ -232,11 +274,11 @@ impl Store {
     }
 
     /// Where an object is, as the records say: on the main place, and in replicas that are not known to be damaged. Shards count if all of a code are
-    /// there.
+    /// there. Several copies by one code are told from each other by what is `wanted`.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn placements(&self, held: &Held) -> Result<BTreeSet<Placement>> {
+    pub async fn placements(&self, held: &Held, wanted: &BTreeSet<Placement>) -> Result<BTreeSet<Placement>> {
         let name = held.name.clone();
         let mut found = self
             .read_records("find replicas", move |tx| replicas::of_object(tx, &name))
@@ -244,16 +286,28 @@ impl Store {
         found.retain(|replica| !replica.is_damaged);
         let home = main_key(&held.name).map(|_| Placement::At(PlaceName::main()));
         let mut placements: BTreeSet<Placement> = home.into_iter().collect();
-        let mut by_code: BTreeMap<Code, BTreeMap<u8, PlaceName>> = BTreeMap::new();
+        let mut shards: BTreeSet<(Code, u8, PlaceName)> = BTreeSet::new();
         for Replica { place, part, .. } in found {
             match part {
                 Part::Whole => {
                     placements.insert(Placement::At(place));
                 }
                 Part::Shard { code, index } => {
-                    by_code.entry(code).or_default().insert(index, place);
+                    shards.insert((code, index, place));
                 }
             }
+        }
+        let mut rest = shards.clone();
+        for placement in wanted {
+            let parts = shards_of(placement);
+            if !parts.is_empty() && parts.is_subset(&shards) {
+                rest = rest.difference(&parts).cloned().collect();
+                placements.insert(placement.clone());
+            }
+        }
+        let mut by_code: BTreeMap<Code, BTreeMap<u8, PlaceName>> = BTreeMap::new();
+        for (code, index, place) in rest {
+            by_code.entry(code).or_default().insert(index, place);
         }
         for (code, shards) in by_code {
             placements.extend(Placement::spread(code, shards.into_values().collect()).ok());
@@ -276,13 +330,16 @@ impl Store {
         Ok(Page::cut(digests, n))
     }
 
-    /// Whether the store has used a place beside the main one.
+    /// How many objects would be lost if a place were: they have no other copy.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn uses_places(&self) -> Result<bool> {
-        self.read_records("see whether places are used", |tx| replicas::uses_places(tx))
-            .await
+    pub async fn only_on(&self, place: &PlaceName) -> Result<u64> {
+        let place = place.clone();
+        self.read_records("find what has no other copy", move |tx| {
+            replicas::only_on(tx, &place)
+        })
+        .await
     }
 
     /// Whether a place of the configuration is there, and has the mark that the records know.
@@ -327,5 +384,18 @@ impl Store {
                 return Ok(all);
             }
         }
+    }
+}
+
+/// The shards of a placement, and where each is.
+fn shards_of(placement: &Placement) -> BTreeSet<(Code, u8, PlaceName)> {
+    match placement {
+        Placement::Spread { code, places, .. } => {
+            let shards = (0..).zip(places);
+            shards
+                .map(|(index, place)| (*code, index, place.clone()))
+                .collect()
+        }
+        Placement::At(_) => BTreeSet::new(),
     }
 }

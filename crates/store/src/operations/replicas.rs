@@ -39,12 +39,21 @@ impl Store {
             placed.made += 1;
             placed.made_bytes += held.size;
         }
-        let mut kept = BTreeSet::new();
+        let (mut kept, mut failure) = (BTreeSet::new(), None);
         for placement in wanted.iter().filter(|placement| **placement != main) {
-            let Some(keys) = self.replicate(&held, placement, &mut placed).await? else {
-                return Ok(placed);
-            };
-            kept.extend(keys);
+            match self.replicate(&held, placement, &mut placed).await {
+                Ok(Some(keys)) => kept.extend(keys),
+                Ok(None) => return Ok(placed),
+                // A place that is away keeps others from nothing.
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        if placed.made > 0 {
+            // Those that were just made, too: a disk may give back other bytes than it took.
+            self.prove(&held, &kept).await?;
         }
         if !wanted.contains(&main) && main_key(&held.name).is_some() {
             self.prove(&held, &kept).await?;
@@ -57,10 +66,10 @@ impl Store {
         }
         let is_home = wanted.contains(&main);
         if self.has_others(&held, &kept).await? {
-            match is_home {
-                true => self.prove_home(&held).await?,
-                false => self.prove(&held, &kept).await?,
+            if is_home {
+                self.prove_home(&held).await?;
             }
+            self.prove(&held, &kept).await?;
             self.drop_others(&held, &kept, is_home, &mut placed).await?;
         }
         Ok(placed)
@@ -99,6 +108,24 @@ impl Store {
             }
         }
         Ok(())
+    }
+
+    /// Reads an object again: on the main place, or all its replicas if it is away.
+    pub(super) async fn prove_all(&self, held: &Held) -> Result<()> {
+        if main_key(&held.name).is_some() {
+            return self.prove_home(held).await;
+        }
+        let found = self.replicas_of(&held.name).await;
+        let found = found.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
+        let keys: BTreeSet<String> = found.into_iter().map(|replica| replica.key).collect();
+        match keys.is_empty() {
+            true => Err(failed(
+                "read an object again",
+                &held.name,
+                std::io::ErrorKind::NotFound.into(),
+            )),
+            false => self.prove(held, &keys).await,
+        }
     }
 
     /// Reads an object on the main place again before its replicas go.

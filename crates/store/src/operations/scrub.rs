@@ -193,21 +193,6 @@ impl Store {
         Ok(())
     }
 
-    /// Whether an intact blob without right bytes is kept by its recipe from now on, which gives them.
-    async fn is_given_up(&self, blob: &Blob) -> Result<bool> {
-        let apart = Blob {
-            object: None,
-            ..blob.clone()
-        };
-        let recipe = self.recipe(&blob.digest).await?;
-        let recipe = recipe.filter(|recipe| !recipe.is_damaged);
-        let is_exact = match (self.inner.restorer.get(), recipe) {
-            (Some(restorer), Some(_)) => restorer.is_exact(self, &apart).await.unwrap_or(false),
-            _ => false,
-        };
-        Ok(is_exact && self.give_up_intact(blob).await?)
-    }
-
     async fn note_mended(&self, blob: &Blob, scrubbed: &mut Scrubbed) -> Result<()> {
         scrubbed.mended += 1;
         let digest = blob.digest.clone();

@@ -20,8 +20,8 @@ const AT_ONCE: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) struct Shards {
     layout: Layout,
-    /// By their numbers.
-    here: BTreeMap<u8, Replica>,
+    /// By their numbers: a shard may be on several places.
+    here: BTreeMap<u8, Vec<Replica>>,
 }
 
 impl Shards {
@@ -36,7 +36,7 @@ impl Shards {
                 layout: Layout::new(code, replica.whole),
                 here: BTreeMap::new(),
             });
-            shards.here.insert(index, replica.clone());
+            shards.here.entry(index).or_default().push(replica.clone());
         }
         by_code.retain(|code, shards| shards.here.len() >= usize::from(code.data()));
         by_code.into_values().collect()
@@ -49,7 +49,15 @@ impl Shards {
 
     /// All that there are.
     pub(super) fn replicas(&self) -> impl Iterator<Item = &Replica> {
-        self.here.values()
+        self.here.values().flatten()
+    }
+
+    /// Nobody reads this replica again for now.
+    fn give_up(&mut self, index: u8, key: &str) {
+        if let Some(replicas) = self.here.get_mut(&index) {
+            replicas.retain(|replica| replica.key != key);
+        }
+        self.here.retain(|_, replicas| !replicas.is_empty());
     }
 
     /// The stripes that have a byte of this range, some at a time.
@@ -109,8 +117,8 @@ async fn batch(
             .here
             .iter()
             .filter(|(index, _)| !read.contains_key(index))
+            .filter_map(|(_, replicas)| replicas.first().cloned())
             .take(needed - read.len())
-            .map(|(_, replica)| replica.clone())
             .collect();
         if next.len() < needed - read.len() {
             return Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()));
@@ -132,7 +140,7 @@ async fn batch(
                         replica.object,
                         replica.place
                     );
-                    shards.here.remove(&index);
+                    shards.give_up(index, &replica.key);
                     failed = Some(worse(failed, error));
                 }
             }

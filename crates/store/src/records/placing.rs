@@ -130,7 +130,7 @@ pub(crate) fn unplaced(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
 /// The blob is where it is to be, as far as its state at that change says; `false` if there was another one: it is looked at again, soon.
 pub(crate) fn placed(tx: &mut dyn Transaction, blob: &Digest, seen: i64) -> Result<bool, DatabaseError> {
     let noted = tx.execute(
-        "UPDATE blobs SET unplaced = 0 WHERE digest = $1 AND unplaced = $2",
+        "UPDATE blobs SET unplaced = 0, placing_due = 0 WHERE digest = $1 AND unplaced = $2",
         &[blob.into(), seen.into()],
     )?;
     if noted == 0 {
@@ -145,7 +145,7 @@ pub(crate) fn placed(tx: &mut dyn Transaction, blob: &Digest, seen: i64) -> Resu
 /// The same of a pack.
 pub(crate) fn pack_placed(tx: &mut dyn Transaction, key: PackKey, seen: i64) -> Result<bool, DatabaseError> {
     let noted = tx.execute(
-        "UPDATE packs SET unplaced = 0 WHERE id = $1 AND unplaced = $2",
+        "UPDATE packs SET unplaced = 0, placing_due = 0 WHERE id = $1 AND unplaced = $2",
         &[key.into(), seen.into()],
     )?;
     if noted == 0 {
@@ -177,11 +177,18 @@ pub(crate) fn standing(tx: &mut dyn Transaction, blob: &Digest) -> Result<Option
     )?;
     let names = rows.into_iter().map(|mut row| row.parsed(0));
     standing.repositories = names.collect::<Result<Vec<RepositoryName>, _>>()?;
+    standing.has_all_repositories = standing.repositories.len() < REPOSITORIES;
     if recipes::sound(tx, blob)?.is_some()
         && let Some(recipe) = recipes::find(tx, blob)?
     {
-        let form = tx.first("SELECT form FROM recipes WHERE digest = $1", &[blob.into()])?;
-        let form = form.map_or(Ok(String::new()), |mut row| row.text(0))?;
+        let row = tx.first(
+            "SELECT form, proven FROM recipes WHERE digest = $1",
+            &[blob.into()],
+        )?;
+        let mut form = String::new();
+        if let Some(mut row) = row {
+            (form, standing.proven) = (row.text(0)?, row.unsigned(1)?);
+        }
         let form = [Form::Files, Form::Chunks]
             .into_iter()
             .find(|one| one.as_str() == form);
@@ -200,6 +207,8 @@ fn of_row(blob: &Digest, mut row: Row) -> Result<Standing, DatabaseError> {
         },
         seen: row.integer(2)?,
         repositories: Vec::new(),
+        has_all_repositories: true,
+        proven: 0,
         wanted: wanted(&row.text(3)?)?,
         recipe: None,
         waits: state == "waiting",
@@ -252,11 +261,16 @@ fn found_pack(tx: &mut dyn Transaction, key: PackKey) -> Result<Option<PackRecor
 }
 
 /// A blob counts as popular until then.
-pub(crate) fn popular(tx: &mut dyn Transaction, blob: &Digest, until: u64) -> Result<(), DatabaseError> {
+pub(crate) fn popular(
+    tx: &mut dyn Transaction,
+    blob: &Digest,
+    until: u64,
+    now: u64,
+) -> Result<(), DatabaseError> {
     tx.execute(
-        "UPDATE blobs SET popular_until = $2, unplaced = CASE WHEN popular_until = 0 THEN unplaced + 1 ELSE unplaced END,
-         placing_due = CASE WHEN popular_until = 0 THEN 0 ELSE placing_due END WHERE digest = $1",
-        &[blob.into(), until.into()],
+        "UPDATE blobs SET popular_until = $2, unplaced = CASE WHEN popular_until <= $3 THEN unplaced + 1 ELSE unplaced END,
+         placing_due = CASE WHEN popular_until <= $3 THEN 0 ELSE placing_due END WHERE digest = $1",
+        &[blob.into(), until.into(), now.into()],
     )?;
     Ok(())
 }

@@ -96,7 +96,8 @@ pub(crate) fn record(
 /// The copies of all packs that the recipe of a blob needs are looked at again.
 pub(crate) fn look_at_packs(tx: &mut dyn Transaction, blob: &Digest) -> Result<(), DatabaseError> {
     tx.execute(
-        "UPDATE packs SET unplaced = unplaced + 1, placing_due = 0 WHERE id IN (SELECT pack FROM recipe_packs WHERE recipe = $1)",
+        "UPDATE packs SET unplaced = unplaced + 1, placing_due = 0 WHERE id IN (SELECT pack FROM recipe_packs WHERE recipe = $1)
+         AND EXISTS (SELECT 1 FROM rules)",
         &[blob.into()],
     )?;
     Ok(())

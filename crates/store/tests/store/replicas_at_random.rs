@@ -208,7 +208,11 @@ impl World<'_> {
     async fn fail(&self, place: &str, is_gone: bool) {
         let held = self.held().await;
         for one in &held {
-            let placements = self.store.placements(one).await.unwrap();
+            let placements = self
+                .store
+                .placements(one, &std::collections::BTreeSet::new())
+                .await
+                .unwrap();
             if !survives(&placements, &place.parse().unwrap()) {
                 return;
             }

@@ -315,7 +315,10 @@ async fn nothing_is_recorded_on_a_place_that_was_forgotten() {
         assert!(place(store, &second, &["main", "one"]).await.is_err());
         assert_nothing_forgotten(test.directory.path());
         assert_eq!(
-            store.placements(&held(store, &second).await).await.unwrap(),
+            store
+                .placements(&held(store, &second).await, &std::collections::BTreeSet::new())
+                .await
+                .unwrap(),
             wanted(&["main"])
         );
     }

@@ -73,13 +73,19 @@ async fn links_popularity_and_rules_have_a_blob_looked_at() {
         repositories.sort();
         assert_eq!(repositories, [app, name("other")]);
         settle(store).await;
-        store.note_popular(&digest, Duration::ZERO).await.unwrap();
+        let lasting = Duration::from_secs(3);
+        store.note_popular(&digest, lasting).await.unwrap();
         assert_eq!(unplaced(store).await, std::slice::from_ref(&digest));
         assert!(standing(store, &digest).await.popular_until > 0);
         settle(store).await;
         // It is so already.
-        store.note_popular(&digest, Duration::ZERO).await.unwrap();
+        store.note_popular(&digest, lasting).await.unwrap();
         assert_eq!(unplaced(store).await, []);
+        tokio::time::sleep(lasting + Duration::from_millis(5)).await;
+        // One that was popular until a moment ago is so anew.
+        store.note_popular(&digest, Duration::ZERO).await.unwrap();
+        assert_eq!(unplaced(store).await, std::slice::from_ref(&digest));
+        settle(store).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert_eq!(store.forget_unpopular().await.unwrap(), 1);
         assert_eq!(store.forget_unpopular().await.unwrap(), 0);
@@ -109,6 +115,8 @@ async fn links_popularity_and_rules_have_a_blob_looked_at() {
 async fn a_pack_is_where_the_blobs_are_that_need_it() {
     for (test, _elsewhere) in stores().await {
         let (store, app) = (with_toy(&test.store), name("app"));
+        // Packs are looked at where there are rules.
+        store.place_by("rules").await.unwrap();
         let first = push_apart(store, &app, &of_chunks(&[1, 2])).await;
         push_kept(store, &of_chunks(&[1, 2])).await;
         let second = push_apart(store, &app, &of_chunks(&[1, 2])[..2 * CHUNK]).await;
@@ -171,7 +179,10 @@ async fn a_push_of_a_blob_that_is_away_is_thrown_away() {
         collect(store).await;
         assert_eq!(read(store, &digest).await.unwrap(), bytes);
         assert_eq!(
-            store.placements(&held(store, &digest).await).await.unwrap(),
+            store
+                .placements(&held(store, &digest).await, &std::collections::BTreeSet::new())
+                .await
+                .unwrap(),
             wanted(&["main"])
         );
         assert_nothing_forgotten(test.directory.path());

@@ -211,7 +211,11 @@ async fn assert_copies(store: &Store, version: usize) {
     );
     let held = Held::of_blob(&one.blob).unwrap();
     assert_eq!(
-        store.placements(&held).await.unwrap().len(),
+        store
+            .placements(&held, &std::collections::BTreeSet::new())
+            .await
+            .unwrap()
+            .len(),
         if version >= 6 { 2 } else { 1 }
     );
 }
