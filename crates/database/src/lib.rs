@@ -16,7 +16,7 @@
 //! Promise: what a transaction has written counts together or not at all, and is on the disk when [`Database::write`] has returned. A reader sees one moment.
 //! A connection to another host is encrypted and its server verified, unless the operator says otherwise.
 //!
-//! May use: `objects` and `placement`, for values that records have. It knows no tables.
+//! May use: `names`, `objects` and `placement`, for values that records have. It knows no tables.
 
 mod config;
 mod encrypted;

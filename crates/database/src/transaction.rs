@@ -1,5 +1,6 @@
 //! The parts that functions of `records` are written with: a transaction of either engine, values, rows.
 
+use xebec_names::{RepositoryName, Tag, UploadId};
 use xebec_objects::Digest;
 use xebec_placement::PlaceName;
 
@@ -95,6 +96,24 @@ impl From<&Digest> for Value {
 impl From<&PlaceName> for Value {
     fn from(place: &PlaceName) -> Self {
         Self::Text(place.to_string())
+    }
+}
+
+impl From<&RepositoryName> for Value {
+    fn from(name: &RepositoryName) -> Self {
+        Self::from(name.as_str())
+    }
+}
+
+impl From<&Tag> for Value {
+    fn from(tag: &Tag) -> Self {
+        Self::from(tag.as_str())
+    }
+}
+
+impl From<&UploadId> for Value {
+    fn from(id: &UploadId) -> Self {
+        Self::from(id.as_str())
     }
 }
 

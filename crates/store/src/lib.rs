@@ -17,7 +17,7 @@
 //!
 //! # Crates that it may use
 //!
-//! `database`, `kernel`, `objects`, and `placement` for names of places; no other crate of Xebec.
+//! `database`, `kernel`, `names`, `objects`, and `placement` for names of places; no other crate of Xebec.
 //!
 //! # Where to look
 //!
@@ -30,12 +30,11 @@
 //! | `upload_counts` | how many uploads each repository has under way, about |
 //! | `watched` | answers for those who watch, which cost something and are remembered |
 //! | `pulls` | when things were pulled, until it is written |
-//! | `name`, `model`, `recipes`, `replicas`, `space`, `config`, `error` | what goes in and comes out |
+//! | `model`, `recipes`, `replicas`, `space`, `config`, `error` | what goes in and comes out |
 
 mod config;
 mod error;
 mod model;
-mod name;
 mod operations;
 mod places;
 mod pulls;
@@ -50,6 +49,7 @@ mod upload_counts;
 mod watched;
 
 use xebec_database as database;
+use xebec_names as name;
 
 pub use self::config::{PlaceConfig, StoreConfig};
 pub use self::error::{AppendError, Result, StoreError};
@@ -57,7 +57,6 @@ pub use self::model::{
     Blob, Chosen, Holding, IndexingProblem, IndexingTask, IsHeld, LayerOutcome, Manifest, ManifestWithin,
     NewManifest, Page, PutManifest, Reference, ReferenceKind, Referrer, TagRecord, Unused, Usage,
 };
-pub use self::name::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
 pub use self::operations::{
     BackedUp, CollectOptions, Collected, Damage, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };
@@ -72,4 +71,5 @@ pub use self::watched::{Sums, Transactions, Waiting};
 pub use xebec_database::{
     DatabaseConfig, DatabaseError, PostgresTls, Protection, TlsWanted, database_protection,
 };
+pub use xebec_names::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
 pub use xebec_objects::{Algorithm, BlobReader, Digest, Hasher, InvalidDigest, ObjectsConfig};

@@ -51,12 +51,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["xebec-kernel", "xebec-settings", "xebec-access"],
     ),
     ("xebec-objects", &["xebec-kernel"]),
-    ("xebec-database", &["xebec-objects", "xebec-placement"]),
+    ("xebec-names", &["xebec-kernel"]),
+    (
+        "xebec-database",
+        &["xebec-names", "xebec-objects", "xebec-placement"],
+    ),
     (
         "xebec-store",
         &[
             "xebec-database",
             "xebec-kernel",
+            "xebec-names",
             "xebec-objects",
             "xebec-placement",
         ],

@@ -1,8 +1,11 @@
-//! Names of repositories and tags, as the distribution specification writes them, and ids of uploads.
+//! Names of repositories and tags, as the distribution specification has them, and ids of uploads.
+//!
+//! Promise: a value of one of these types is a name that any registry takes, and no path that leads elsewhere. An error says what is wrong with a text.
+//!
+//! May use: `kernel`, for random ids, and no other crate of Xebec.
 
 use std::fmt;
 use std::str::FromStr;
-use xebec_database::Value;
 
 /// Names of repositories are that long at most: with a tag and the host they stay below the 255 that clients accept.
 pub const LONGEST_NAME: usize = 255;
@@ -100,7 +103,10 @@ impl FromStr for Tag {
 pub struct UploadId(Box<str>);
 
 impl UploadId {
-    pub(crate) fn random() -> std::io::Result<Self> {
+    ///
+    /// # Errors
+    /// If the kernel gives no random bytes.
+    pub fn random() -> std::io::Result<Self> {
         let name = xebec_kernel::random::random_name(UPLOAD_DIGITS / 2)?;
         Ok(Self(name.into()))
     }
@@ -138,24 +144,6 @@ impl fmt::Display for Tag {
 impl fmt::Display for UploadId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)
-    }
-}
-
-impl From<&RepositoryName> for Value {
-    fn from(name: &RepositoryName) -> Self {
-        Self::from(name.as_str())
-    }
-}
-
-impl From<&Tag> for Value {
-    fn from(tag: &Tag) -> Self {
-        Self::from(tag.as_str())
-    }
-}
-
-impl From<&UploadId> for Value {
-    fn from(id: &UploadId) -> Self {
-        Self::from(id.as_str())
     }
 }
 
