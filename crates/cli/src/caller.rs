@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Once, OnceLock};
 
+use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::process::with_umask;
 use xebec_oci::Reference;
 use xebec_oci::credentials::{CredentialError, docker_file, find_login, usual_files};
@@ -30,11 +31,16 @@ pub(crate) fn make_usual_files() {
     closed::add_usual_files();
 }
 
-/// Writes a file for the caller.
+/// Writes a file for the caller. One that is not there yet appears whole, for scripts that wait for it; what is there (a file, a pipe, a
+/// terminal) is written to as it is.
 pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]> + Send) -> io::Result<()> {
+    let write = || match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => write_for_this_boot(path, contents.as_ref()),
+        _ => std::fs::write(path, contents),
+    };
     match MASK.get() {
-        Some(mask) => with_umask(*mask, || std::fs::write(path, contents))?,
-        None => std::fs::write(path, contents),
+        Some(mask) => with_umask(*mask, write)?,
+        None => write(),
     }
 }
 
@@ -85,5 +91,42 @@ pub(crate) fn image_request(args: &ImageArgs) -> ImageRequest {
         pull: PullPolicy::Always,
         part: None,
         manifest: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_appears_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stats");
+        let contents = vec![7; 64 << 20];
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let limit = Instant::now() + Duration::from_secs(60);
+                while !path.exists() {
+                    assert!(Instant::now() < limit, "no file");
+                }
+                std::fs::read(&path).unwrap().len()
+            });
+            write(&path, &contents).unwrap();
+            assert_eq!(reader.join().unwrap(), contents.len());
+        });
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_there_stays_what_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        std::fs::write(&file, "what was there before").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read(&file).unwrap(), b"new");
     }
 }
