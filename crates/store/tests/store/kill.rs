@@ -206,8 +206,9 @@ fn child() {
     });
 }
 
-/// Runs the process, kills it after a while, and returns what it said. `is_early`: it may not have said anything yet.
-fn run_and_kill(root: &Path, is_early: bool, after: Duration) -> Vec<String> {
+/// Runs the process, kills it so long `after` it has said a line that begins with `word`, and returns what it said. Without a word, it may not have
+/// said anything yet.
+fn run_and_kill(root: &Path, word: Option<&str>, after: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kill::child", "--nocapture"])
         .env(CHILD, root)
@@ -221,11 +222,12 @@ fn run_and_kill(root: &Path, is_early: bool, after: Duration) -> Vec<String> {
             let _ = send.send(line);
         }
     });
-    let is_word = |line: &String| line.starts_with("pushed");
-    let mut said = Vec::new();
-    while !is_early && !said.last().is_some_and(is_word) {
+    let mut said: Vec<String> = Vec::new();
+    while let Some(word) = word
+        && !said.last().is_some_and(|line| line.starts_with(word))
+    {
         let line = lines.recv_timeout(Duration::from_secs(60));
-        said.push(line.expect("the process does nothing"));
+        said.push(line.unwrap_or_else(|error| panic!("nothing was {word}: {error}")));
     }
     std::thread::sleep(after);
     assert!(child.try_wait().unwrap().is_none(), "the process ended by itself");
@@ -247,7 +249,10 @@ fn nothing_acknowledged_is_lost_by_kills() {
     let (mut pushed, mut deleted, mut taken_apart, mut placed) = (0, 0, 0, 0);
     for _ in 0..kills {
         let after = Duration::from_millis(random.u64(..120));
-        for line in run_and_kill(directory.path(), random.u8(..4) == 0, after) {
+        // A busy machine would else be through with pushes alone when the process is killed.
+        let words = [None, Some("pushed"), Some("taken apart"), Some("placed")];
+        let word = words[random.usize(..words.len())];
+        for line in run_and_kill(directory.path(), word, after) {
             taken_apart += u32::from(line == "taken apart");
             placed += u32::from(line == "placed");
             let words: Vec<&str> = line.split(' ').collect();
@@ -259,9 +264,10 @@ fn nothing_acknowledged_is_lost_by_kills() {
             images.insert((worker.parse().unwrap(), seed.parse().unwrap()), is_deleted);
         }
     }
+    println!("{pushed} pushed, {deleted} deleted, {taken_apart} taken apart, {placed} placed");
     // A database on a busy machine takes longer for a push than most of the processes live.
     assert!(
-        pushed >= kills / 2 && (deleted > 0 || kills < 30),
+        pushed >= kills / 4 && (deleted > 0 || kills < 30),
         "{pushed} images in {kills} runs: nothing was tried"
     );
     assert!(
