@@ -9,6 +9,7 @@ use xebec_placement::erasure::{Layout, encode_stripe};
 use xebec_placement::{Code, PlaceName};
 
 use super::reading::Source;
+use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::recipes::Draft;
 use crate::records::drafts;
@@ -26,17 +27,44 @@ pub(super) struct Writing {
     writer: Option<Writer>,
 }
 
+impl Writing {
+    /// Its writer, which comes back unless it fails.
+    fn take(&mut self) -> Result<Writer> {
+        let writer = self.writer.take();
+        writer.ok_or_else(|| at(&self.place, io::Error::other("its writer has failed")))
+    }
+}
+
 impl Store {
-    /// Writes an object to the main place, as a draft; none if there is nothing to write.
-    pub(super) async fn write_home(&self, held: &Held, sources: &[Source]) -> Result<Option<Draft>> {
+    /// Writes an object to the main place, and has it recorded in one transaction, by the key that it got. None if that records nothing: then what was written
+    /// is garbage.
+    ///
+    /// # Errors
+    /// If no source has right bytes, the disk has no room but its reserve, or the database fails.
+    pub(super) async fn write_home(
+        &self,
+        held: &Held,
+        sources: &[Source],
+        mut record: impl FnMut(&mut dyn Transaction, &str) -> Result<bool, DatabaseError> + Send + 'static,
+    ) -> Result<Option<Draft>> {
+        self.check_room().await?;
         let parts = [(PlaceName::main(), Part::Whole)];
         let mut writings = Vec::new();
-        let made = self.write_parts(held, &parts, sources, &mut writings).await;
-        if let Err(error) = made {
+        if let Err(error) = self.write_parts(held, &parts, sources, &mut writings).await {
             self.give_up(&writings).await;
             return Err(error);
         }
-        Ok(writings.into_iter().next().map(|writing| writing.draft))
+        let Some(draft) = writings.into_iter().next().map(|writing| writing.draft) else {
+            return Ok(None);
+        };
+        let key = draft.object.clone();
+        let is_recorded = self
+            .write_records("put an object on the main place", move |tx| record(tx, &key))
+            .await?;
+        if !is_recorded {
+            self.drop_draft(&draft).await?;
+        }
+        Ok(is_recorded.then_some(draft))
     }
 
     /// What was begun is garbage.
@@ -208,10 +236,7 @@ impl Store {
     }
 
     async fn write_pieces(&self, writing: &mut Writing, pieces: Vec<Bytes>) -> Result<()> {
-        let Some(writer) = writing.writer.take() else {
-            return Err(at(&writing.place, io::Error::other("its writer has failed")));
-        };
-        let written = writer.write(pieces).await;
+        let written = writing.take()?.write(pieces).await;
         let writer = written.map_err(|source| at(&writing.place, source))?;
         self.note_writing(writing, writer).await
     }
@@ -236,18 +261,11 @@ impl Store {
 
     /// The object of a replica is whole and durable; its draft has the key of the replica now.
     async fn complete(&self, held: &Held, writing: &mut Writing) -> Result<Replica> {
-        let broken = |source| at(&writing.place, source);
-        let writer = writing
-            .writer
-            .take()
-            .ok_or_else(|| broken(io::Error::other("its writer has failed")))?;
-        let settled = writer.settled(true).await.map_err(broken)?;
+        let settled = writing.take()?.settled(true).await;
+        let settled = settled.map_err(|source| at(&writing.place, source))?;
         self.note_writing(writing, settled).await?;
+        let writer = writing.take()?;
         let broken = |source| at(&writing.place, source);
-        let writer = writing
-            .writer
-            .take()
-            .ok_or_else(|| broken(io::Error::other("its writer has failed")))?;
         let Finished {
             object,
             size,

@@ -205,27 +205,19 @@ impl Store {
         if blob.object.is_some() {
             return Ok(false);
         }
-        self.check_room().await?;
         let held = Held {
             owner: Owner::Blob(blob.digest.clone()),
             name: blob.digest.to_string(),
             size: blob.size,
             checksum: blob.digest.clone(),
         };
-        let restored = [Source::Restored(blob.clone())];
-        let Some(draft) = self.write_home(&held, &restored).await? else {
-            return Ok(false);
-        };
-        let (digest, key) = (blob.digest.clone(), draft.object.clone());
-        let is_made = self
-            .write_records("make a blob intact", move |tx| {
-                placing::make_intact(tx, &digest, &key)
+        let (restored, digest) = ([Source::Restored(blob.clone())], blob.digest.clone());
+        let made = self
+            .write_home(&held, &restored, move |tx, key| {
+                placing::make_intact(tx, &digest, key)
             })
             .await?;
-        if !is_made {
-            self.drop_draft(&draft).await?;
-        }
-        Ok(is_made)
+        Ok(made.is_some())
     }
 
     /// Reads the bytes of an intact blob again, wherever they are, and compares them with its digest.

@@ -51,12 +51,14 @@ impl Store {
         if let Some(error) = failure {
             return Err(error);
         }
-        if placed.made > 0 {
+        let is_home = wanted.contains(&main);
+        let leaves = !is_home && main_key(&held.name).is_some();
+        let has_others = self.has_others(&held, &kept).await?;
+        if placed.made > 0 || leaves || has_others {
             // Those that were just made, too: a disk may give back other bytes than it took.
             self.prove(&held, &kept).await?;
         }
-        if !wanted.contains(&main) && main_key(&held.name).is_some() {
-            self.prove(&held, &kept).await?;
+        if leaves {
             let Some(away) = self.leave_main(&held, &kept).await? else {
                 return Ok(placed);
             };
@@ -64,12 +66,10 @@ impl Store {
             placed.dropped += 1;
             placed.dropped_bytes += held.size;
         }
-        let is_home = wanted.contains(&main);
-        if self.has_others(&held, &kept).await? {
+        if has_others {
             if is_home {
                 self.prove_home(&held).await?;
             }
-            self.prove(&held, &kept).await?;
             self.drop_others(&held, &kept, is_home, &mut placed).await?;
         }
         Ok(placed)
@@ -89,8 +89,7 @@ impl Store {
     /// # Errors
     /// If one has wrong bytes or none: it is noted, and made again the next time.
     async fn prove(&self, held: &Held, kept: &BTreeSet<String>) -> Result<()> {
-        let found = self.replicas_of(&held.name).await;
-        let found = found.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
+        let found = self.sound_replicas(held).await?;
         for replica in found.iter().filter(|replica| kept.contains(&replica.key)) {
             let bytes = self.read_replica(replica, 0..replica.size).await;
             let digest = match bytes {
@@ -115,14 +114,13 @@ impl Store {
         if main_key(&held.name).is_some() {
             return self.prove_home(held).await;
         }
-        let found = self.replicas_of(&held.name).await;
-        let found = found.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
+        let found = self.sound_replicas(held).await?;
         let keys: BTreeSet<String> = found.into_iter().map(|replica| replica.key).collect();
         match keys.is_empty() {
             true => Err(failed(
                 "read an object again",
                 &held.name,
-                std::io::ErrorKind::NotFound.into(),
+                io::ErrorKind::NotFound.into(),
             )),
             false => self.prove(held, &keys).await,
         }
@@ -191,8 +189,7 @@ impl Store {
     /// Which of these parts of an object are there, as far as their sizes say. One that is not is noted as damaged. Other places need not answer: what they
     /// have is dropped in the records alone.
     async fn replicas_there(&self, held: &Held, parts: &[(PlaceName, Part)]) -> Result<Vec<Replica>> {
-        let found = self.replicas_of(&held.name).await;
-        let found = found.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
+        let found = self.sound_replicas(held).await?;
         let mut there = Vec::new();
         let is_asked = |replica: &Replica| parts.contains(&(replica.place.clone(), replica.part));
         for replica in found.into_iter().filter(is_asked) {
@@ -275,22 +272,16 @@ impl Store {
     /// # Errors
     /// If no replica has right bytes, or the disk has no room but its reserve.
     pub(crate) async fn bring_home(&self, held: &Held) -> Result<Option<Held>> {
-        self.check_room().await?;
-        let others = self.other_sources(&held.name).await;
-        let others = others.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
-        let Some(draft) = self.write_home(held, &others).await? else {
-            return Ok(None);
-        };
-        let (moved, key) = (held.clone(), draft.object.clone());
-        let is_home = self
-            .write_records("bring an object home", move |tx| {
-                replicas::bring_home(tx, &moved, &key, now())
+        let others = self.others(held).await?;
+        let moved = held.clone();
+        let draft = self
+            .write_home(held, &others, move |tx, key| {
+                replicas::bring_home(tx, &moved, key, now())
             })
             .await?;
-        if !is_home {
-            self.drop_draft(&draft).await?;
+        let Some(draft) = draft else {
             return Ok(None);
-        }
+        };
         self.sweep_main_soon(&held.name, held.size, now());
         Ok(Some(Held {
             name: draft.object,
@@ -298,10 +289,21 @@ impl Store {
         }))
     }
 
+    /// The replicas of an object that are not known to be damaged.
+    pub(super) async fn sound_replicas(&self, held: &Held) -> Result<Vec<Replica>> {
+        let found = self.replicas_of(&held.name).await;
+        found.map_err(|source| failed("find the replicas of an object", &held.name, source))
+    }
+
+    /// All places beside the main one that may have an object.
+    async fn others(&self, held: &Held) -> Result<Vec<Source>> {
+        let others = self.other_sources(&held.name).await;
+        others.map_err(|source| failed("find the replicas of an object", &held.name, source))
+    }
+
     /// All places that may have an object.
     async fn sources(&self, held: &Held) -> Result<Vec<Source>> {
-        let others = self.other_sources(&held.name).await;
-        let others = others.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
+        let others = self.others(held).await?;
         let main = main_key(&held.name).map(|key| Source::Main(key.to_owned()));
         Ok(main.into_iter().chain(others).collect())
     }

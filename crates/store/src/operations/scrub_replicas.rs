@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use xebec_placement::PlaceName;
 
-use super::copying::failed;
 use super::shards::Shards;
 use super::verdict::{Pace, Verdict};
 use crate::error::Result;
@@ -117,8 +116,7 @@ impl Store {
     }
 
     async fn find_cause(&self, held: &Held) -> Result<Finding> {
-        let known = self.replicas_of(&held.name).await;
-        let known = known.map_err(|source| failed("find the replicas of an object", &held.name, source))?;
+        let known = self.sound_replicas(held).await?;
         // Without other places, the object is where its reader looked for it.
         if known.is_empty() && self.inner.places.is_empty() {
             return Ok(Finding::Damaged(Vec::new()));

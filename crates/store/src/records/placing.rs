@@ -6,11 +6,11 @@
 use xebec_objects::Digest;
 use xebec_placement::{Form, Wanted};
 
-use crate::database::{DatabaseError, Row, Transaction};
+use crate::database::{DatabaseError, Row, Transaction, Value};
 use crate::model::Blob;
 use crate::name::RepositoryName;
 use crate::recipes::{PackKey, PackRecord};
-use crate::records::{intact, packs, recipes};
+use crate::records::{drafts, intact, packs, recipes};
 use crate::replicas::{PackStanding, Standing};
 
 /// So many repositories of a blob are looked at.
@@ -78,21 +78,8 @@ pub(crate) fn take_blobs(
     now: u64,
     until: u64,
 ) -> Result<Vec<Digest>, DatabaseError> {
-    let rows = tx.query(
-        "SELECT digest FROM blobs WHERE unplaced > 0 AND placing_due <= $1 ORDER BY placing_due, digest LIMIT $2",
-        &[now.into(), n.into()],
-    )?;
-    let taken: Vec<Digest> = rows
-        .into_iter()
-        .map(|mut row| row.parsed(0))
-        .collect::<Result<_, _>>()?;
-    for digest in &taken {
-        tx.execute(
-            "UPDATE blobs SET placing_due = $2 WHERE digest = $1",
-            &[digest.into(), until.into()],
-        )?;
-    }
-    Ok(taken)
+    let rows = take(tx, ("blobs", "digest"), n, now, until)?;
+    rows.into_iter().map(|mut row| row.parsed(0)).collect()
 }
 
 /// The same of packs.
@@ -102,19 +89,26 @@ pub(crate) fn take_packs(
     now: u64,
     until: u64,
 ) -> Result<Vec<PackKey>, DatabaseError> {
-    let rows = tx.query(
-        "SELECT id FROM packs WHERE unplaced > 0 AND placing_due <= $1 ORDER BY placing_due, id LIMIT $2",
-        &[now.into(), n.into()],
-    )?;
-    let taken = rows.into_iter().map(|mut row| row.integer(0).map(PackKey));
-    let taken: Vec<PackKey> = taken.collect::<Result<_, _>>()?;
-    for key in &taken {
-        tx.execute(
-            "UPDATE packs SET placing_due = $2 WHERE id = $1",
-            &[(*key).into(), until.into()],
-        )?;
-    }
-    Ok(taken)
+    let rows = take(tx, ("packs", "id"), n, now, until)?;
+    rows.into_iter()
+        .map(|mut row| row.integer(0).map(PackKey))
+        .collect()
+}
+
+/// The keys of so many rows of a table, by its key.
+fn take(
+    tx: &mut dyn Transaction,
+    (table, key): (&str, &str),
+    n: usize,
+    now: u64,
+    until: u64,
+) -> Result<Vec<Row>, DatabaseError> {
+    let sql = format!(
+        "UPDATE {table} SET placing_due = $3 WHERE {key} IN
+         (SELECT {key} FROM {table} WHERE unplaced > 0 AND placing_due <= $1 ORDER BY placing_due, {key} LIMIT $2)
+         RETURNING {key}"
+    );
+    tx.query(&sql, &[now.into(), n.into(), until.into()])
 }
 
 /// How many blobs and packs are unplaced.
@@ -129,28 +123,25 @@ pub(crate) fn unplaced(tx: &mut dyn Transaction) -> Result<u64, DatabaseError> {
 
 /// The blob is where it is to be, as far as its state at that change says; `false` if there was another one: it is looked at again, soon.
 pub(crate) fn placed(tx: &mut dyn Transaction, blob: &Digest, seen: i64) -> Result<bool, DatabaseError> {
-    let noted = tx.execute(
-        "UPDATE blobs SET unplaced = 0, placing_due = 0 WHERE digest = $1 AND unplaced = $2",
-        &[blob.into(), seen.into()],
-    )?;
-    if noted == 0 {
-        tx.execute(
-            "UPDATE blobs SET placing_due = 0 WHERE digest = $1",
-            &[blob.into()],
-        )?;
-    }
-    Ok(noted > 0)
+    note_placed(tx, ("blobs", "digest"), blob.into(), seen)
 }
 
 /// The same of a pack.
 pub(crate) fn pack_placed(tx: &mut dyn Transaction, key: PackKey, seen: i64) -> Result<bool, DatabaseError> {
-    let noted = tx.execute(
-        "UPDATE packs SET unplaced = 0, placing_due = 0 WHERE id = $1 AND unplaced = $2",
-        &[key.into(), seen.into()],
-    )?;
-    if noted == 0 {
-        tx.execute("UPDATE packs SET placing_due = 0 WHERE id = $1", &[key.into()])?;
-    }
+    note_placed(tx, ("packs", "id"), key.into(), seen)
+}
+
+/// In either case nobody has it any more who has taken it.
+fn note_placed(
+    tx: &mut dyn Transaction,
+    (table, column): (&str, &str),
+    key: Value,
+    seen: i64,
+) -> Result<bool, DatabaseError> {
+    let sql = format!("UPDATE {table} SET unplaced = 0 WHERE {column} = $1 AND unplaced = $2");
+    let noted = tx.execute(&sql, &[key.clone(), seen.into()])?;
+    let sql = format!("UPDATE {table} SET placing_due = 0 WHERE {column} = $1");
+    tx.execute(&sql, &[key])?;
     Ok(noted > 0)
 }
 
@@ -309,7 +300,7 @@ pub(crate) fn make_intact(
         "SELECT 1 FROM blobs WHERE digest = $1 AND damaged = 0 AND {}",
         intact::IS_NOT_INTACT
     );
-    if tx.first(&sql, &[blob.into()])?.is_none() || !crate::records::drafts::end(tx, draft)? {
+    if tx.first(&sql, &[blob.into()])?.is_none() || !drafts::end(tx, draft)? {
         return Ok(false);
     }
     tx.execute(
