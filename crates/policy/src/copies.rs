@@ -195,20 +195,6 @@ impl CopyRules {
         self.rules.is_empty()
     }
 
-    /// All places that a rule names, or what is kept without a rule.
-    pub fn places(&self) -> BTreeSet<PlaceName> {
-        self.all().flat_map(Wanted::places).collect()
-    }
-
-    /// All that is kept by any rule, or without one.
-    fn all(&self) -> impl Iterator<Item = &Wanted> {
-        let kept = self.rules.iter().map(|rule| &rule.wanted);
-        let popular = self.rules.iter().filter_map(|rule| rule.popular.as_ref());
-        std::iter::once(&self.otherwise)
-            .chain(kept)
-            .chain(popular.map(|popular| &popular.wanted))
-    }
-
     /// A text that is another one if what is kept of any blob may be another: the rules, a line each, as they count.
     pub fn fingerprint(&self) -> String {
         let mut text = String::new();
