@@ -189,6 +189,10 @@ fn lost(own: &Own<'_>) -> Result<()> {
         own.command(&["copies", "--lost", "third"]).is_err(),
         "a sound place was forgotten"
     );
+    ensure!(
+        own.command(&["copies", "--lost", "unknown"]).is_err(),
+        "a place was forgotten that there never was"
+    );
     fs::remove_dir_all(own.objects("third"))?;
     own.pull_all()?;
     let said = own.command(&["copies", "--lost", "third"])?;
@@ -214,6 +218,16 @@ fn changed(world: &World, own: &Own<'_>) -> Result<()> {
         ("some", &["chunks@third"]),
         ("spread", &["intact@main", "intact@fourth"]),
     ];
+    // A place that the program has not opened is no reason to give up the rules that count.
+    let unopened = format!(
+        "[[place]]\nname = \"fifth\"\ndirectory = {:?}\n",
+        world.path("fifth")
+    );
+    fs::write(own.file(), configuration(world, &rules) + &unopened)?;
+    own.registry.hang_up()?;
+    wait_until(PATIENCE, "the registry keeps its rules", || {
+        Ok(own.registry.log().contains("other places are configured"))
+    })?;
     fs::write(own.file(), configuration(world, &rules))?;
     let plan = own.plan()?;
     ensure!(own.changes(&plan) > 0, "{plan}");

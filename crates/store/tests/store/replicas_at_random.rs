@@ -202,6 +202,9 @@ impl World<'_> {
                 all.extend(recipe.packs.iter().map(Held::of_pack));
             }
         }
+        // Blobs may have packs in common.
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all.dedup();
         all
     }
 

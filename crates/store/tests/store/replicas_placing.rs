@@ -369,3 +369,29 @@ async fn a_reader_finds_a_blob_that_was_moved_since() {
         }
     }
 }
+
+/// An object is only on a place if neither a whole copy nor enough shards are elsewhere.
+#[tokio::test]
+async fn what_would_be_lost_with_a_place_is_counted() {
+    let cases: [(&[&str], u64); 6] = [
+        (&["main", "one"], 0),
+        (&["one"], 1),
+        (&["one", "two"], 0),
+        (&["one,two,three(2+1)"], 0),
+        (&["one,two(1+1)"], 0),
+        (&["one", "two,three,four(2+1)"], 0),
+    ];
+    for (test, _elsewhere) in stores().await {
+        let store = &test.store;
+        for (at, (placements, lost)) in cases.iter().enumerate() {
+            let digest = push(store, &name("app"), &some_bytes(1000 + at))
+                .await
+                .unwrap()
+                .digest;
+            let before = store.only_on(&"one".parse().unwrap()).await.unwrap();
+            place(store, &digest, placements).await;
+            let after = store.only_on(&"one".parse().unwrap()).await.unwrap();
+            assert_eq!(after - before, *lost, "{placements:?} {}", test.engine);
+        }
+    }
+}
