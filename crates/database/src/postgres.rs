@@ -1,6 +1,7 @@
 //! PostgreSQL: any number of nodes share it.
 //!
-//! Each job runs in one serializable transaction, on a thread for blocking work. If another transaction is in its way, it runs again.
+//! Each job runs in one serializable transaction, on a thread for blocking work. If another transaction is in its way, it runs again. If there is one in its way
+//! each time, it runs while no other writes: all writers share a lock of the server, which it then has for itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use postgres::config::SslMode;
 use postgres::error::SqlState;
 use postgres::types::{IsNull, ToSql, Type};
-use postgres::{Client, IsolationLevel, NoTls, Statement};
+use postgres::{Client, NoTls, Statement};
 use tokio::sync::Semaphore;
 
 use super::encrypted::{PATIENCE, Tls, next_step, protection};
@@ -23,6 +24,13 @@ use crate::config::{PostgresTls, Protection};
 const CONNECTIONS: usize = 16;
 /// So long a transaction that others are in the way of is tried.
 const TRIED_FOR: Duration = Duration::from_secs(10);
+/// After so long, a transaction that others are in the way of asks to be the only one that writes.
+const CROWDED: Duration = Duration::from_secs(1);
+/// The lock that each writer shares: "xebec wr" as a number.
+const WRITERS: i64 = 0x7865_6265_6320_7772;
+/// So long that lock is waited for by one that wants it for itself, and those that come later wait behind it. So a writer on a host that stands still keeps
+/// them waiting no longer.
+const WAIT_FOR_WRITERS: &str = "2s";
 /// The longest pause before the next try, in ms.
 const LONGEST_PAUSE: u64 = 32;
 /// A serializable transaction that reads a whole table, as the planner has it while a table is small, is in the way of every other that
@@ -56,6 +64,21 @@ struct Connection {
 enum Access {
     Read,
     Write,
+    /// Not serializable: what waited for the lock has to see what the other node did.
+    Migrate,
+}
+
+impl Access {
+    /// What begins its transaction. A writer takes its share of the writers' lock with the same message.
+    fn begin(self) -> String {
+        match self {
+            Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned(),
+            Self::Write => format!(
+                "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; SELECT pg_advisory_xact_lock_shared({WRITERS})"
+            ),
+            Self::Migrate => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned(),
+        }
+    }
 }
 
 impl Postgres {
@@ -73,13 +96,7 @@ impl Postgres {
             )?;
             migrate(transaction, migrations, Dialect::Postgres)
         });
-        // Not serializable: what waited for the lock has to see what the other node did.
-        attempt(
-            &mut connection,
-            &mut first,
-            IsolationLevel::ReadCommitted,
-            Access::Write,
-        )?;
+        attempt(&mut connection, &mut first, Access::Migrate)?;
         Ok(Self {
             server,
             idle: Arc::new(Mutex::new(vec![connection])),
@@ -88,19 +105,14 @@ impl Postgres {
     }
 
     pub(super) async fn read(&self, job: Job) -> Result<(), DatabaseError> {
-        self.run(job, IsolationLevel::RepeatableRead, Access::Read).await
+        self.run(job, Access::Read).await
     }
 
     pub(super) async fn write(&self, job: Job) -> Result<(), DatabaseError> {
-        self.run(job, IsolationLevel::Serializable, Access::Write).await
+        self.run(job, Access::Write).await
     }
 
-    async fn run(
-        &self,
-        mut job: Job,
-        isolation: IsolationLevel,
-        access: Access,
-    ) -> Result<(), DatabaseError> {
+    async fn run(&self, mut job: Job, access: Access) -> Result<(), DatabaseError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await;
         let permit = permit.map_err(|_| DatabaseError::Closed)?;
         let (server, idle) = (self.server.clone(), Arc::clone(&self.idle));
@@ -110,7 +122,7 @@ impl Postgres {
             // The guard ends with this line, before anything is waited for.
             let kept = lock().pop().filter(|kept| !kept.client.is_closed());
             let mut connection = kept.map_or_else(|| server.connect(), Ok)?;
-            let result = repeat(&server, &mut connection, &mut job, isolation, access);
+            let result = repeat(&server, &mut connection, &mut job, access);
             if !connection.client.is_closed() {
                 lock().push(connection);
             }
@@ -175,12 +187,14 @@ fn repeat(
     server: &Server,
     connection: &mut Connection,
     job: &mut Job,
-    isolation: IsolationLevel,
     access: Access,
 ) -> Result<(), DatabaseError> {
     let (begun, mut attempts) = (Instant::now(), 0);
     loop {
-        let result = attempt(connection, job, isolation, access);
+        let result = match access == Access::Write && begun.elapsed() >= CROWDED {
+            true => attempt_alone(server, connection, job)?,
+            false => attempt(connection, job, access),
+        };
         attempts += 1;
         let is_last = begun.elapsed() >= TRIED_FOR;
         match result {
@@ -197,28 +211,55 @@ fn repeat(
     }
 }
 
-fn attempt(
+/// Runs a job while no other writes. If another writer does not end in time, the job runs beside it.
+///
+/// # Errors
+/// If the connection fails. The result of the job comes by itself.
+fn attempt_alone(
+    server: &Server,
     connection: &mut Connection,
     job: &mut Job,
-    isolation: IsolationLevel,
-    access: Access,
-) -> Result<(), DatabaseError> {
-    let Connection { client, statements } = connection;
-    let begin = client
-        .build_transaction()
-        .isolation_level(isolation)
-        .read_only(access == Access::Read);
-    let mut transaction = PostgresTransaction {
-        transaction: begin.start().map_err(from_engine)?,
-        statements,
-    };
-    // Dropped without a commit, it is rolled back.
-    job(&mut transaction)?;
-    transaction.transaction.commit().map_err(from_engine)
+) -> Result<Result<(), DatabaseError>, DatabaseError> {
+    let client = &mut connection.client;
+    // Taken before the transaction begins, which so sees all that others have written.
+    let taken = client.batch_execute(&format!(
+        "BEGIN; SET LOCAL lock_timeout = '{WAIT_FOR_WRITERS}'; SELECT pg_advisory_lock({WRITERS}); COMMIT"
+    ));
+    match taken {
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            client.batch_execute("ROLLBACK").map_err(from_engine)?;
+            return Ok(attempt(connection, job, Access::Write));
+        }
+        taken => taken.map_err(from_engine)?,
+    }
+    let result = attempt(connection, job, Access::Write);
+    let left = connection
+        .client
+        .batch_execute(&format!("SELECT pg_advisory_unlock({WRITERS})"));
+    if left.is_err() {
+        // The lock ends with its connection.
+        *connection = server.connect()?;
+    }
+    Ok(result)
 }
 
+fn attempt(connection: &mut Connection, job: &mut Job, access: Access) -> Result<(), DatabaseError> {
+    let Connection { client, statements } = connection;
+    let begun = client.batch_execute(&access.begin()).map_err(from_engine);
+    let done = begun.and_then(|()| {
+        job(&mut PostgresTransaction { client, statements })?;
+        client.batch_execute("COMMIT").map_err(from_engine)
+    });
+    if done.is_err() && !client.is_closed() {
+        // The error of the job says more than one of this.
+        let _ = client.batch_execute("ROLLBACK");
+    }
+    done
+}
+
+/// A connection on which a transaction has begun.
 struct PostgresTransaction<'a> {
-    transaction: postgres::Transaction<'a>,
+    client: &'a mut Client,
     statements: &'a mut HashMap<String, Statement>,
 }
 
@@ -227,7 +268,7 @@ impl PostgresTransaction<'_> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.transaction.prepare(sql).map_err(from_engine)?;
+        let statement = self.client.prepare(sql).map_err(from_engine)?;
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
@@ -240,18 +281,18 @@ fn parameters(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
 impl Transaction for PostgresTransaction<'_> {
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, DatabaseError> {
         let statement = self.prepared(sql)?;
-        let rows = self.transaction.query(&statement, &parameters(values));
+        let rows = self.client.query(&statement, &parameters(values));
         rows.map_err(from_engine)?.iter().map(row).collect()
     }
 
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, DatabaseError> {
         let statement = self.prepared(sql)?;
-        let changed = self.transaction.execute(&statement, &parameters(values));
+        let changed = self.client.execute(&statement, &parameters(values));
         changed.map_err(from_engine)
     }
 
     fn batch(&mut self, sql: &str) -> Result<(), DatabaseError> {
-        self.transaction.batch_execute(sql).map_err(from_engine)
+        self.client.batch_execute(sql).map_err(from_engine)
     }
 }
 
@@ -324,5 +365,135 @@ fn from_engine(error: postgres::Error) -> DatabaseError {
     match code.is_some_and(|code| is_conflict.contains(code)) {
         true => DatabaseError::Conflict(said(&error)),
         false => DatabaseError::Engine(said(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use xebec_testkit::servers;
+
+    use super::*;
+
+    const TABLE: &str = "CREATE TABLE counters (name BIGINT PRIMARY KEY, value BIGINT NOT NULL);
+         INSERT INTO counters VALUES (0, 0), (1, 0), (2, 0), (3, 0)";
+
+    /// A server of its own.
+    struct Own {
+        database: Arc<Postgres>,
+        url: String,
+        _server: servers::Server,
+        _directory: tempfile::TempDir,
+    }
+
+    /// None if there is no PostgreSQL.
+    fn own() -> Option<Own> {
+        let Some(programs) = servers::postgres_programs() else {
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: PostgreSQL is not here; `make setup-test` installs it"
+            );
+            return None;
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let server = servers::postgres(&programs, directory.path(), &["fsync=off"]).unwrap();
+        let url = format!("{} dbname=postgres", server.address);
+        let open = || Postgres::open(&url, &PostgresTls::default(), &[TABLE]).unwrap();
+        let database = tokio::task::block_in_place(open);
+        Some(Own {
+            database: Arc::new(database),
+            url,
+            _server: server,
+            _directory: directory,
+        })
+    }
+
+    fn add(name: u64) -> Job {
+        Box::new(move |tx| {
+            tx.execute(
+                "UPDATE counters SET value = value + 1 WHERE name = $1",
+                &[name.into()],
+            )
+            .map(drop)
+        })
+    }
+
+    /// Reads all counters, waits, and writes one: each of `add` meanwhile is in its way.
+    fn slow(runs: &Arc<AtomicU64>) -> Job {
+        let runs = Arc::clone(runs);
+        Box::new(move |tx| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            let sum = tx.query("SELECT name, value FROM counters ORDER BY name", &[])?;
+            std::thread::sleep(Duration::from_millis(100));
+            let sum: i64 = sum.into_iter().map(|mut row| row.integer(1).unwrap()).sum();
+            tx.execute("UPDATE counters SET value = $1 WHERE name = 0", &[sum.into()])
+                .map(drop)
+        })
+    }
+
+    /// Runs the slow job beside short ones, and returns its result.
+    async fn beside_short_ones(database: &Arc<Postgres>, job: Job) -> Result<(), DatabaseError> {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let others = [0, 1, 2, 3].map(|name| {
+            let (database, is_over) = (Arc::clone(database), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    database.write(add(name)).await.unwrap();
+                }
+            })
+        });
+        let done = database.write(job).await;
+        is_over.store(true, Ordering::Relaxed);
+        for other in others {
+            other.await.unwrap();
+        }
+        done
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_slow_transaction_ends_though_short_ones_are_in_its_way() {
+        let Some(own) = own() else {
+            return;
+        };
+        let runs = Arc::new(AtomicU64::new(0));
+        beside_short_ones(&own.database, slow(&runs)).await.unwrap();
+        assert!(runs.load(Ordering::Relaxed) > 1, "nothing was in its way");
+        let locks: Job = Box::new(|tx| {
+            let mut row = tx.query("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory'", &[])?;
+            assert_eq!(row.remove(0).integer(0).unwrap(), 0, "a lock is left");
+            Ok(())
+        });
+        own.database.read(locks).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_writer_that_stands_still_stops_no_other_for_good() {
+        let Some(own) = own() else {
+            return;
+        };
+        let url = own.url.clone();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (stands, still) = std::sync::mpsc::channel();
+        let writer = std::thread::spawn(move || {
+            let mut client = Client::connect(&url, NoTls).unwrap();
+            client.batch_execute(&Access::Write.begin()).unwrap();
+            stands.send(()).unwrap();
+            let _ = stopped.recv();
+        });
+        still.recv().unwrap();
+        let runs = Arc::new(AtomicU64::new(0));
+        let all = beside_short_ones(&own.database, slow(&runs));
+        let done = tokio::time::timeout(Duration::from_secs(120), all).await;
+        drop(stop);
+        writer.join().unwrap();
+        // Whether it could write at last is luck.
+        let done = done.expect("all wait for a writer that stands still");
+        assert!(
+            matches!(done, Ok(()) | Err(DatabaseError::Conflict(_))),
+            "{done:?}"
+        );
+        assert!(runs.load(Ordering::Relaxed) > 1, "nothing was in its way");
     }
 }
