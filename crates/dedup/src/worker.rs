@@ -110,6 +110,16 @@ impl Deduplicator {
         self.store.release_dedup(self.settings.least_size).await
     }
 
+    /// Tries blobs again that stayed intact, unless this version of the program, with this limit, did so before. This may be done beside other nodes. Returns how
+    /// many there were.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn retry(&self) -> Result<u64, StoreError> {
+        let program = format!("{} {}", env!("CARGO_PKG_VERSION"), self.settings.most_plain);
+        self.store.retry_dedup_by(&program).await
+    }
+
     /// Lets the intact bytes go of blobs that have a recipe, unless they are to stay: a process has ended before it did so. Returns how many
     /// there were. This may be done beside other nodes; it reads the records of all blobs.
     ///

@@ -262,6 +262,14 @@ impl Background {
             0 => {}
             dropped => tracing::info!(dropped, "blobs that were taken apart are no longer intact"),
         }
+        let this = self.clone();
+        match again_and_again(PAUSE, move || Box::pin(this.clone().retry())).await {
+            0 => {}
+            retried => tracing::info!(
+                retried,
+                "blobs that stayed intact are tried again by this version"
+            ),
+        }
         let jobs = (0..self.deduplicator.settings().jobs).map(|_| self.clone().work());
         futures_util::future::join_all(jobs).await;
     }
@@ -269,6 +277,11 @@ impl Background {
     async fn release(self: Arc<Self>) -> Result<u64, StoreError> {
         self.until_normal().await;
         self.deduplicator.release().await
+    }
+
+    async fn retry(self: Arc<Self>) -> Result<u64, StoreError> {
+        self.until_normal().await;
+        self.deduplicator.retry().await
     }
 
     async fn drop_leftovers(self: Arc<Self>) -> Result<u64, StoreError> {

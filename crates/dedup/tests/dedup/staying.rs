@@ -1,7 +1,9 @@
 //! What cannot be taken apart stays as it was pushed.
 
+use std::sync::Arc;
+
 use crate::common::*;
-use xebec_dedup::Done;
+use xebec_dedup::{Deduplicator, Done, Settings};
 
 async fn stays(world: &World, bytes: &[u8]) -> String {
     let digest = world.push(bytes).await;
@@ -39,6 +41,26 @@ async fn streams_that_are_broken_or_too_large_stay_intact() {
         stays(&world, &bomb).await,
         "there are more than 4194304 plain bytes"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stayed_intact_is_tried_again_once_by_a_program_that_can_do_more() {
+    let mut world = World::with(|settings| settings.most_plain = 1 << 20).await;
+    let bytes = gzip(&vec![0; 5 << 20]);
+    stays(&world, &bytes).await;
+    // The database does not know yet who tried.
+    assert_eq!(world.deduplicator.retry().await.unwrap(), 1);
+    assert!(matches!(&world.work().await[..], [(_, Done::Kept(_))]));
+    assert_eq!(world.deduplicator.retry().await.unwrap(), 0);
+    assert_eq!(world.work().await, []);
+    let settings = Settings {
+        most_plain: 8 << 20,
+        ..world.deduplicator.settings().clone()
+    };
+    world.deduplicator = Deduplicator::new(world.store.clone(), settings, Arc::default());
+    assert_eq!(world.deduplicator.retry().await.unwrap(), 1);
+    assert!(matches!(&world.work().await[..], [(_, Done::Recorded)]));
+    assert_eq!(world.deduplicator.retry().await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

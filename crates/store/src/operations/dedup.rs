@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::model::Page;
 use crate::recipes::DedupTask;
 use crate::records::dedup::{self, Taken};
+use crate::records::placing;
 use crate::space::Space;
 use crate::store::{Store, milliseconds, now};
 use xebec_objects::Digest;
@@ -73,11 +74,18 @@ impl Store {
         .await
     }
 
-    /// Has all blobs wait again that were to stay intact: a later program may know how to take them apart. Returns how many there were.
+    /// Has all blobs wait again that were to stay intact, unless that was done last by the same `program`, which says what it can take apart. Returns how
+    /// many there were.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn retry_dedup(&self) -> Result<u64> {
+    pub async fn retry_dedup_by(&self, program: &str) -> Result<u64> {
+        let last = self.read_records("find what took blobs apart last", |tx| {
+            placing::rules(tx, placing::DEDUPLICATION)
+        });
+        if last.await?.as_deref() == Some(program) {
+            return Ok(0);
+        }
         let mut all = 0;
         loop {
             let some = self
@@ -85,9 +93,15 @@ impl Store {
                 .await?;
             all += some;
             if some < STEP as u64 {
-                return Ok(all);
+                break;
             }
         }
+        let program = program.to_owned();
+        self.write_records("note what takes blobs apart", move |tx| {
+            placing::set_rules(tx, placing::DEDUPLICATION, &program)
+        })
+        .await?;
+        Ok(all)
     }
 
     /// Intact blobs that were taken apart, in the order of their digests. If they are not to stay so, a process has ended between

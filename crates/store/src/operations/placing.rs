@@ -121,7 +121,9 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn was_placed(&self) -> Result<bool> {
-        let rules = self.read_records("find the rules for copies", |tx| placing::rules(tx));
+        let rules = self.read_records("find the rules for copies", |tx| {
+            placing::rules(tx, placing::COPIES)
+        });
         Ok(rules.await?.is_some())
     }
 
@@ -131,7 +133,9 @@ impl Store {
     /// If the database fails.
     pub async fn place_by(&self, fingerprint: &str) -> Result<bool> {
         let last = self
-            .read_records("find the rules for copies", |tx| placing::rules(tx))
+            .read_records("find the rules for copies", |tx| {
+                placing::rules(tx, placing::COPIES)
+            })
             .await?;
         if last.as_deref() == Some(fingerprint) {
             return Ok(false);
@@ -139,7 +143,7 @@ impl Store {
         self.place_anew().await?;
         let rules = fingerprint.to_owned();
         self.write_records("note the rules for copies", move |tx| {
-            placing::set_rules(tx, &rules)
+            placing::set_rules(tx, placing::COPIES, &rules)
         })
         .await?;
         Ok(true)

@@ -204,7 +204,7 @@ pub(crate) fn space(tx: &mut dyn Transaction) -> Result<Space, DatabaseError> {
         kept: kept.collect::<Result<_, DatabaseError>>()?,
         away_bytes,
         places: replicas::space(tx)?,
-        unplaced: match placing::rules(tx)? {
+        unplaced: match placing::rules(tx, placing::COPIES)? {
             Some(_) => placing::unplaced(tx)?,
             None => 0,
         },

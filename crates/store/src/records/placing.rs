@@ -13,6 +13,9 @@ use crate::recipes::{PackKey, PackRecord};
 use crate::records::{drafts, intact, packs, recipes};
 use crate::replicas::{PackStanding, Standing};
 
+/// The names of what everything was looked at by last: the rules for copies, and the program that takes blobs apart.
+pub(crate) const COPIES: &str = "copies";
+pub(crate) const DEDUPLICATION: &str = "deduplication";
 /// So many repositories of a blob are looked at.
 const REPOSITORIES: usize = 10_000;
 /// So many blobs that need a pack are looked at for what is wanted of it; they want few different things.
@@ -276,16 +279,16 @@ pub(crate) fn unpopular(tx: &mut dyn Transaction, n: usize, now: u64) -> Result<
 }
 
 /// The rules by which everything was looked at last.
-pub(crate) fn rules(tx: &mut dyn Transaction) -> Result<Option<String>, DatabaseError> {
-    let row = tx.first("SELECT value FROM rules WHERE name = 'copies'", &[])?;
+pub(crate) fn rules(tx: &mut dyn Transaction, name: &str) -> Result<Option<String>, DatabaseError> {
+    let row = tx.first("SELECT value FROM rules WHERE name = $1", &[name.into()])?;
     row.map(|mut row| row.text(0)).transpose()
 }
 
 /// Everything was told to be looked at by these rules.
-pub(crate) fn set_rules(tx: &mut dyn Transaction, fingerprint: &str) -> Result<(), DatabaseError> {
+pub(crate) fn set_rules(tx: &mut dyn Transaction, name: &str, rules: &str) -> Result<(), DatabaseError> {
     tx.execute(
-        "INSERT INTO rules (name, value) VALUES ('copies', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        &[fingerprint.into()],
+        "INSERT INTO rules (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        &[name.into(), rules.into()],
     )?;
     Ok(())
 }

@@ -45,7 +45,8 @@ async fn blobs_are_taken_once_each_the_oldest_first() {
         assert_eq!(space.kept, [("its encoder is unknown".to_owned(), 1)]);
         // The process that had taken it is gone, and the limit is another one now.
         assert_eq!(store.release_dedup(4).await.unwrap(), 2);
-        assert_eq!(store.retry_dedup().await.unwrap(), 1);
+        assert_eq!(store.retry_dedup_by("2").await.unwrap(), 1);
+        assert_eq!(store.retry_dedup_by("2").await.unwrap(), 0);
         let mut taken = Vec::new();
         while let Some(task) = store.take_dedup(LEASE, 4).await.unwrap() {
             taken.push(task.blob.size);
