@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{FillError, Filler, Phase, Progress};
+use super::{FillError, Filler};
+use crate::progress::{Phase, Progress};
 use crate::room::{Answer, Promise};
 
 /// How long a fetch waits for others with promised room: until then they may have written, or need less than they asked for.

@@ -1,5 +1,7 @@
 //! Pages that a runtime image brings, and fetching the spans that they must be compared with.
 
+use std::io;
+
 use super::*;
 use crate::layer::Compared;
 
