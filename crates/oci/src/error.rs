@@ -3,8 +3,9 @@
 //! A [`Fault`] is what went wrong in one try; most are worth another one. When a call gives up, the last fault
 //! becomes the cause of a [`ClientError`], which says what was asked for ([`Target`]) and how often.
 
-use std::fmt;
-use std::ops::Range;
+mod fault;
+mod target;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,142 +13,11 @@ use xebec_format::digest::Digest;
 
 use crate::credentials::SentLogin;
 use crate::manifest::ManifestError;
+use fault::explain;
 
-/// The registry of a call, and the content or action that the call asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// `host[:port]`.
-    pub registry: String,
-    /// Path in the registry; `None` when the registry as a whole was asked.
-    pub repository: Option<String>,
-    /// The content or action that the call asked for.
-    pub object: Object,
-}
-
-/// The things that a registry can be asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Object {
-    /// Whether it is a registry at all.
-    Api,
-    /// A manifest by tag or digest.
-    Manifest(String),
-    /// A whole blob.
-    Blob(Digest),
-    /// A byte range of a blob.
-    Range(Digest, Range<u64>),
-    /// The manifests that refer to a manifest.
-    Referrers(Digest),
-    /// The list of a repository's tags.
-    Tags,
-    /// The list of the registry's repositories.
-    Catalog,
-    /// The upload of a blob.
-    BlobUpload(Digest),
-    /// The upload of a manifest under a tag or digest.
-    ManifestUpload(String),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.registry)?;
-        if let Some(repository) = &self.repository {
-            write!(f, "/{repository}")?;
-        }
-        match &self.object {
-            Object::Api => write!(f, ": registry API"),
-            Object::Manifest(name) => write!(f, ": manifest {name}"),
-            Object::Blob(digest) => write!(f, ": blob {digest}"),
-            Object::Range(digest, range) => {
-                write!(f, ": bytes {}..{} of blob {digest}", range.start, range.end)
-            }
-            Object::Referrers(digest) => write!(f, ": referrers of {digest}"),
-            Object::Tags => write!(f, ": list of tags"),
-            Object::Catalog => write!(f, ": list of repositories"),
-            Object::BlobUpload(digest) => write!(f, ": upload of blob {digest}"),
-            Object::ManifestUpload(name) => write!(f, ": upload of manifest {name}"),
-        }
-    }
-}
-
-/// The reason why one try failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// No connection came about.
-    #[error("no connection: {0}")]
-    Connect(String),
-    /// No connection comes about, and that is known at once: nobody listens there, or there is no way there.
-    #[error("no connection: {0}")]
-    NobodyThere(String),
-    /// There is no host of this name.
-    #[error("there is no host named {0}")]
-    UnknownHost(String),
-    /// The server's certificate is not trusted, or TLS failed otherwise.
-    #[error("TLS: {0}")]
-    Tls(String),
-    /// The connection broke, or the peer does not speak HTTP as it should.
-    #[error("the connection broke: {0}")]
-    Broken(String),
-    /// Something did not happen in time.
-    #[error("no {0} within {1:?}")]
-    Timeout(&'static str, Duration),
-    /// The body came too slowly.
-    #[error("only {bytes} bytes within {window:?}")]
-    Stalled {
-        /// Bytes that came in the window.
-        bytes: u64,
-        /// The time they took.
-        window: Duration,
-    },
-    /// The registry answered with an HTTP status that is not success.
-    #[error("HTTP status {code}{}", explain(.message))]
-    Status {
-        /// The status code.
-        code: u16,
-        /// The message in the body, shortened.
-        message: String,
-        /// The time that `Retry-After` asked for.
-        retry_after: Option<Duration>,
-    },
-    /// The body ended before it was complete.
-    #[error("the body ended after {got} of {expected} bytes")]
-    Truncated {
-        /// Length that was announced or asked for.
-        expected: u64,
-        /// Bytes that came.
-        got: u64,
-    },
-    /// The answer is not the range that was asked for.
-    #[error("wrong range: {0}")]
-    WrongRange(String),
-    /// The content does not have the digest by which it was asked for.
-    #[error("wrong content: expected {expected}, got {got}")]
-    WrongDigest {
-        /// The digest of the content that was asked for.
-        expected: Digest,
-        /// The digest of the bytes that came.
-        got: Digest,
-    },
-    /// The body is larger than is accepted for this kind of content.
-    #[error("the body is larger than {limit} bytes")]
-    TooLarge {
-        /// The limit.
-        limit: u64,
-    },
-    /// The answer breaks the distribution protocol in another way.
-    #[error("{0}")]
-    Protocol(String),
-    /// Xebec could not get credentials.
-    #[error("credentials: {0}")]
-    Credentials(String),
-}
-
-fn explain(message: &str) -> String {
-    if message.is_empty() {
-        String::new()
-    } else {
-        format!(" ({message})")
-    }
-}
+pub use fault::Fault;
+pub(crate) use target::Object;
+pub use target::Target;
 
 /// A number of tries in words.
 fn tries(number: u32) -> String {
@@ -190,73 +60,6 @@ fn reach_advice(cause: &Fault, target: &Target, settings: &Path) -> String {
 /// Whether nobody needs to be told how a registry is spoken to: Docker Hub speaks TLS, and this host's own is spoken to without.
 fn is_hub_or_here(registry: &str) -> bool {
     registry == crate::reference::DEFAULT_REGISTRY || crate::config::is_loopback(registry)
-}
-
-impl Fault {
-    /// Whether another try could end differently.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Fault::Connect(_)
-            | Fault::NobodyThere(_)
-            | Fault::Broken(_)
-            | Fault::Timeout(..)
-            | Fault::Stalled { .. }
-            | Fault::Truncated { .. }
-            | Fault::WrongRange(_)
-            | Fault::WrongDigest { .. } => true,
-            // 408, 425 and 429 ask for it; 501 and 505 will not change; the other 5xx are passing.
-            Fault::Status { code, .. } => {
-                matches!(code, 408 | 425 | 429) || (*code >= 500 && !matches!(code, 501 | 505))
-            }
-            Fault::UnknownHost(_)
-            | Fault::Tls(_)
-            | Fault::TooLarge { .. }
-            | Fault::Protocol(_)
-            | Fault::Credentials(_) => false,
-        }
-    }
-
-    /// Whether it is what a registry does while it is away: down, restarting, cut off. As soon as anybody is served
-    /// again, everybody can be.
-    pub(crate) fn is_absence(&self) -> bool {
-        match self {
-            Fault::Connect(_)
-            | Fault::NobodyThere(_)
-            | Fault::UnknownHost(_)
-            | Fault::Broken(_)
-            | Fault::Timeout(..)
-            | Fault::Stalled { .. }
-            | Fault::Truncated { .. } => true,
-            Fault::Status { code, .. } => *code >= 500 && self.is_retryable(),
-            _ => false,
-        }
-    }
-
-    /// Whether the answer came, and is not one to the question. That seldom passes.
-    pub(crate) fn is_nonsense(&self) -> bool {
-        matches!(self, Fault::WrongRange(_) | Fault::WrongDigest { .. })
-    }
-
-    /// Whether the registry refuses the client: a person can mend that, or a credential helper.
-    pub(crate) fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Fault::Credentials(_) | Fault::Status { code: 401 | 403, .. }
-        )
-    }
-
-    /// Whether a caller that can wait long does so, though others fail at once: a person may mend it meanwhile.
-    pub(crate) fn may_be_mended(&self) -> bool {
-        self.is_refusal() || matches!(self, Fault::UnknownHost(_))
-    }
-
-    /// How long the registry asked to be left alone.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Fault::Status { retry_after, .. } => *retry_after,
-            _ => None,
-        }
-    }
 }
 
 /// Why a call gave up.
