@@ -4,7 +4,9 @@
 
 mod bindings;
 mod cosign;
+mod keys;
 mod model;
 mod policy;
 mod records;
 mod signatures;
+mod support;

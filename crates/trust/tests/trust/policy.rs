@@ -6,17 +6,11 @@ use std::path::Path;
 
 use xebec_format::digest::Digest;
 use xebec_trust::{
-    Binding, Evidence, Listing, Naming, Policy, PolicyError, PrivateKey, RepositoryName, Root, Roots,
-    SignatureManifest, Signing, TrustFile, sign, verify,
+    Binding, Evidence, Listing, Naming, Policy, PolicyError, RepositoryName, Root, Roots, SignatureManifest,
+    Signing, TrustFile, sign, verify,
 };
 
-fn repository(name: &str) -> RepositoryName {
-    RepositoryName::from_docker_reference(name).unwrap()
-}
-
-fn key(number: u8) -> PrivateKey {
-    PrivateKey::from_secret(&[number; 32]).unwrap()
-}
+use crate::support::{key, repository};
 
 fn write_key(directory: &Path, number: u8) {
     let pem = key(number).public().unwrap().to_pem().unwrap();

@@ -10,12 +10,10 @@ use xebec_format::digest::Digest;
 use xebec_trust::{Binding, Listing, Policy, RECORD_FILE, Record, RepositoryName, Root};
 use xebec_trust::{MAX_RECORD, Naming};
 
+use crate::support::repository;
+
 fn pair() -> (Digest, Digest) {
     (Digest::of(b"layer"), Digest::of(b"index"))
-}
-
-fn repository(name: &str) -> RepositoryName {
-    RepositoryName::from_docker_reference(name).unwrap()
 }
 
 fn binding(number: u32) -> Binding {
