@@ -4,12 +4,19 @@
 //! to the path, the registry is then `docker.io`, and a single name there means `library/name`. A parsed [`Reference`] prints in full,
 //! and what it prints parses to itself.
 
+mod error;
+mod grammar;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use xebec_format::digest::{Digest, DigestError};
+use xebec_format::digest::Digest;
 use xebec_format::docker_hub::{DOCKER_HUB, registry_name};
+
+pub(crate) use error::ReferenceError;
+pub(crate) use grammar::split_host_port;
+use grammar::{check_name, check_registry, check_tag, is_host};
 
 /// The registry that is meant when a reference names none.
 pub(crate) const DEFAULT_REGISTRY: &str = DOCKER_HUB;
@@ -17,8 +24,6 @@ pub(crate) const DEFAULT_REGISTRY: &str = DOCKER_HUB;
 pub(crate) const DEFAULT_TAG: &str = "latest";
 /// Longest host and path together, in bytes (distribution's `NameTotalLengthMax`).
 pub(crate) const MAX_NAME_LENGTH: usize = 255;
-/// Longest tag, in bytes (distribution spec, "Pulling manifests").
-pub(crate) const MAX_TAG_LENGTH: usize = 128;
 
 /// A repository in a registry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,53 +38,6 @@ pub struct Reference {
     repository: Repository,
     tag: Option<String>,
     digest: Option<Digest>,
-}
-
-/// Why a text names no image.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ReferenceError {
-    /// Nothing was given.
-    #[error("an image reference cannot be empty")]
-    Empty,
-    /// The part before the first `/` looks like a registry, but is no host.
-    #[error("{0:?} is not a registry host: expected a name or address with an optional \":port\"")]
-    Registry(String),
-    /// It begins as a URL, or as other programs say that an image is in a registry.
-    #[error("{text:?} begins with {scheme}, which no image's name does: leave {scheme} out")]
-    Scheme {
-        /// The text.
-        text: String,
-        /// The part that is too much, such as `docker://`.
-        scheme: String,
-    },
-    /// It names an image that is not in a registry, as other programs write it.
-    #[error(
-        "{text:?} is no image of a registry: {kind} images are not read; push the image to a registry, and name it there"
-    )]
-    Elsewhere {
-        /// The text.
-        text: String,
-        /// Where the image is, as `oci:`.
-        kind: String,
-    },
-    /// The path has upper-case letters.
-    #[error("repository {0:?} must be in lower case")]
-    UpperCase(String),
-    /// The path has a component that the distribution specification does not allow.
-    #[error(
-        "{0:?} is not a repository name: components are lower-case letters and digits, separated by '.', \
-         '_', '__' or dashes"
-    )]
-    Repository(String),
-    /// The tag has characters or a length that are not allowed.
-    #[error("{0:?} is not a tag: up to 128 letters, digits, '_', '.' and '-', not starting with '.' or '-'")]
-    Tag(String),
-    /// Host and path are longer than [`MAX_NAME_LENGTH`].
-    #[error("a name of {0} bytes is longer than 255")]
-    TooLong(usize),
-    /// The text after `@` is no digest.
-    #[error(transparent)]
-    Digest(#[from] DigestError),
 }
 
 impl Repository {
@@ -231,96 +189,6 @@ fn split_repository(name: &str) -> Result<Repository, ReferenceError> {
         return Repository::new(registry, &format!("library/{path}"));
     }
     Repository::new(registry, path)
-}
-
-/// Whether a first component can only be a host (distribution's `splitDockerDomain`).
-fn is_host(component: &str) -> bool {
-    component == "localhost"
-        || component.contains(['.', ':', '['])
-        || component.bytes().any(|byte| byte.is_ascii_uppercase())
-}
-
-fn check_registry(registry: &str) -> Result<(), ReferenceError> {
-    let refuse = || ReferenceError::Registry(registry.to_owned());
-    let (host, port) = split_host_port(registry).ok_or_else(refuse)?;
-    if let Some(port) = port {
-        let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-        if !digits || port.parse::<u16>().is_err() {
-            return Err(refuse());
-        }
-    }
-    if let Some(address) = host.strip_prefix('[') {
-        let address = address.strip_suffix(']').ok_or_else(refuse)?;
-        return address
-            .parse::<std::net::Ipv6Addr>()
-            .map(|_| ())
-            .map_err(|_| refuse());
-    }
-    let label_is_fine = |label: &str| {
-        !label.is_empty()
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    if host.split('.').all(label_is_fine) {
-        Ok(())
-    } else {
-        Err(refuse())
-    }
-}
-
-/// Splits `host[:port]`; an IPv6 address is in brackets, which stay part of the host.
-pub(crate) fn split_host_port(authority: &str) -> Option<(&str, Option<&str>)> {
-    if authority.starts_with('[') {
-        let end = authority.find(']')? + 1;
-        let (host, rest) = authority.split_at_checked(end)?;
-        return match rest.strip_prefix(':') {
-            Some(port) => Some((host, Some(port))),
-            None if rest.is_empty() => Some((host, None)),
-            None => None,
-        };
-    }
-    Some(match authority.split_once(':') {
-        Some((host, port)) => (host, Some(port)),
-        None => (authority, None),
-    })
-}
-
-fn check_name(name: &str) -> Result<(), ReferenceError> {
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Err(ReferenceError::UpperCase(name.to_owned()));
-    }
-    if name.split('/').all(is_path_component) {
-        Ok(())
-    } else {
-        Err(ReferenceError::Repository(name.to_owned()))
-    }
-}
-
-/// `[a-z0-9]+(?:(?:[._]|__|[-]+)[a-z0-9]+)*` of the distribution specification.
-fn is_path_component(component: &str) -> bool {
-    let mut separators = component.split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
-    // Between two letters there is an empty separator; the first and the last must be empty too.
-    let edges_are_plain = |component: &str| {
-        let plain = |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        plain(component.bytes().next()) && plain(component.bytes().last())
-    };
-    edges_are_plain(component)
-        && separators.all(|run| matches!(run, "" | "." | "_" | "__") || run.bytes().all(|byte| byte == b'-'))
-}
-
-fn check_tag(tag: &str) -> Result<(), ReferenceError> {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    let fine = tag.len() <= MAX_TAG_LENGTH
-        && tag.bytes().next().is_some_and(word)
-        && tag.bytes().all(|byte| word(byte) || byte == b'.' || byte == b'-');
-    if fine {
-        Ok(())
-    } else {
-        Err(ReferenceError::Tag(tag.to_owned()))
-    }
 }
 
 /// A host of one word, such as `MyHost`, is told from the beginning of a path by its upper case only: it is printed so.
