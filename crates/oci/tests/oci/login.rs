@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use xebec_oci::credentials::{Credential, CredentialStore, Login, LoginFile, has_login};
-use xebec_oci::{Client, ClientConfig, ClientError, Platform};
+use xebec_oci::{Client, ClientConfig, ClientError};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 
-use crate::support::{NAME, config, put_image, repository, tagged};
+use crate::support::{NAME, amd64, config, put_image, repository, tagged};
 
 fn registry(access: Access) -> FaultyRegistry {
     FaultyRegistry::with(Options {
@@ -38,10 +38,6 @@ fn client_with(directory: &Path, host: &str, entry: &str) -> Client {
 }
 
 const USER: &str = r#"{"auth": "dXNlcjpwYXNz"}"#;
-
-fn amd64() -> Platform {
-    Platform::linux("amd64")
-}
 
 #[tokio::test]
 async fn every_kind_of_proof() {

@@ -17,4 +17,6 @@ mod pull;
 mod push;
 mod range_streams;
 mod support;
+mod waiting;
+mod ways;
 mod wrong_host;

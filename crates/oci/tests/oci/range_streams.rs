@@ -5,16 +5,9 @@ use std::ops::Range;
 use xebec_oci::{BlobStream, Client, ClientError};
 use xebec_testkit::registry::{Fault, FaultyRegistry, When};
 
-use crate::support::{Image, NAME, client, put_image, repository};
+use crate::support::{Image, NAME, SIZE, client, repository, setup};
 
-const SIZE: usize = 1 << 20;
 const RANGE: Range<u64> = 100_000..500_000;
-
-fn setup() -> (FaultyRegistry, Image) {
-    let registry = FaultyRegistry::start().unwrap();
-    let image = put_image(&registry, SIZE);
-    (registry, image)
-}
 
 fn status(code: u16) -> Fault {
     Fault::Status {

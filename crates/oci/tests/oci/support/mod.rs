@@ -7,8 +7,8 @@ use std::time::Duration;
 use xebec_format::digest::Digest;
 use xebec_oci::manifest::{Descriptor, ImageManifest};
 use xebec_oci::media_type::{OCI_CONFIG, OCI_MANIFEST};
-use xebec_oci::{Budget, Client, ClientConfig, Reference, Repository};
-use xebec_testkit::registry::FaultyRegistry;
+use xebec_oci::{Budget, Client, ClientConfig, Platform, Reference, Repository};
+use xebec_testkit::registry::{Fault, FaultyRegistry};
 
 pub(crate) const NAME: &str = "team/app";
 pub(crate) const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -95,4 +95,25 @@ pub(crate) fn repository(registry: &FaultyRegistry) -> Repository {
 
 pub(crate) fn tagged(registry: &FaultyRegistry) -> Reference {
     format!("{}/{NAME}:v1", registry.host()).parse().unwrap()
+}
+
+pub(crate) fn amd64() -> Platform {
+    Platform::linux("amd64")
+}
+
+/// Bytes of the layer of [`setup`].
+pub(crate) const SIZE: usize = 1 << 20;
+
+/// A registry with an image of one large layer.
+pub(crate) fn setup() -> (FaultyRegistry, Image) {
+    let registry = FaultyRegistry::start().unwrap();
+    let image = put_image(&registry, SIZE);
+    (registry, image)
+}
+
+pub(crate) fn status(code: u16, retry_after: Option<&str>) -> Fault {
+    Fault::Status {
+        code,
+        retry_after: retry_after.map(str::to_owned),
+    }
 }
