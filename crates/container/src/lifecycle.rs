@@ -7,6 +7,8 @@
 //! The lock of a container's directory keeps actions apart that must not happen at once. The supervisor holds it, and so does a
 //! command that renames or removes the container.
 
+mod error;
+
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,6 +22,8 @@ use xebec_kernel::file::{is_same, sync_directory};
 use xebec_kernel::lock::try_lock_directory;
 use xebec_kernel::process::{send_signal as send_by_number, start_time};
 
+pub use error::LifecycleError;
+
 use crate::cleanup::cleanup_stale;
 use crate::container::{self, Container, FindError, Status};
 use crate::layout::REMOVE_MARKER;
@@ -27,7 +31,7 @@ use crate::name::is_container_name;
 use crate::record::Record;
 use crate::removal::{remove_layer, remove_unless_kept};
 use crate::saved::{mark_stopped, open_exit_codes};
-use crate::{Directories, ExitCode, RecordError, RestartPolicy, RunError, StopSignal, control_groups};
+use crate::{Directories, ExitCode, RestartPolicy, RunError, StopSignal, control_groups};
 
 /// How long a supervisor may take to clean up after its container.
 const CLEANING: Duration = Duration::from_secs(20);
@@ -41,83 +45,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// The time between the stop signal and `SIGKILL` of a container that did not say; docker's figure.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Something could not be done to a container.
-#[derive(Debug, thiserror::Error)]
-pub enum LifecycleError {
-    /// It is not there, or not the only one.
-    #[error(transparent)]
-    Find(#[from] FindError),
-    /// It does not run.
-    #[error("the container {0} does not run")]
-    NotRunning(String),
-    /// It runs.
-    #[error("the container {name} is {status}; stop it first: xebec stop {name}")]
-    Active {
-        /// Its name.
-        name: String,
-        /// Its status, in a word.
-        status: &'static str,
-    },
-    /// It runs, and is to be removed.
-    #[error(
-        "the container {name} is {status}; stop it first (xebec stop {name}), or use `xebec rm --force {name}`"
-    )]
-    InUse {
-        /// Its name.
-        name: String,
-        /// Its status, in a word.
-        status: &'static str,
-    },
-    /// It is frozen already, or not.
-    #[error("the container {0} is {1}")]
-    Paused(String, &'static str),
-    /// It cannot be frozen.
-    #[error("the container {0} cannot be paused: this host's control groups have no freezer")]
-    NoFreezer(String),
-    /// Its processes are in another namespace of process ids.
-    #[error(
-        "the container {0} was started in another namespace of processes, and may still run there; use xebec there"
-    )]
-    Elsewhere(String),
-    /// A name that is taken.
-    #[error(
-        "a container named {0} exists already; choose another name, or remove that container: xebec rm {0}"
-    )]
-    Taken(String),
-    /// A name that cannot be one.
-    #[error(
-        "{0:?} cannot name a container; use up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
-    )]
-    Name(String),
-    /// Another command works on it.
-    #[error("another command works on the container {0} just now; try again")]
-    Busy(String),
-    /// It has not ended in time.
-    #[error("the container {0} has not ended {1} s after SIGKILL: a process of it waits in the kernel")]
-    Stays(String, u64),
-    /// A signal could not be sent.
-    #[error("cannot send signal {signal} to the container {name}: {source}")]
-    Signal {
-        /// The container.
-        name: String,
-        /// The signal.
-        signal: i32,
-        /// The error.
-        source: io::Error,
-    },
-    /// A file or directory of it could not be changed.
-    #[error("container {name}: {source}")]
-    File {
-        /// The container.
-        name: String,
-        /// The error.
-        source: Box<RunError>,
-    },
-    /// Its record or its file could not be changed.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-}
 
 /// Asks a container to stop, kills it after `timeout` (by default what the container says), and returns when it has ended
 /// and is cleaned up. Its restart policy does not start it again. A container that does not run is no error.
