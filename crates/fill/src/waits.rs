@@ -3,6 +3,8 @@
 //! A reader whose pages are there does not come here. Every other is in the table while it waits, and afterwards in a
 //! ring of the latest, so that a slow start can be explained when it is over (`xebec explain`).
 
+mod waiter;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,15 +13,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use xebec_cache::fill::Patience;
-use xebec_cache::progress::{Account, Ticket};
+use xebec_cache::progress::Ticket;
 use xebec_cache::store::LayerKey;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_kernel::file::FileIdentity;
 use xebec_kernel::journal::waited_since;
 use xebec_protocol::settings::Settings;
 
+pub use waiter::{WaitRecord, Waiter};
+
 use crate::events::Event;
-use crate::reading_process::Process;
 use crate::wait_metrics::WaitMetrics;
 
 /// Waits that are remembered. A start of a large service raises a few thousand; at half a KiB each this is 4 MiB.
@@ -37,87 +40,6 @@ const SAME_PLACE: u64 = 1 << 20;
 const EVENTS_OF_A_READ: u32 = 8;
 /// Denials that are looked through for that.
 const DENIALS: usize = 256;
-
-/// A reader that waits.
-#[derive(Debug)]
-pub struct Waiter {
-    /// The event's number.
-    pub serial: u64,
-    /// The layer whose data it reads; `None` when a worker died before it knew.
-    pub key: Option<LayerKey>,
-    /// The bytes of the layer's data space.
-    pub range: Range<u64>,
-    /// The fetches that it waits for.
-    pub ticket: Ticket,
-    file: Option<FileIdentity>,
-    pid: i32,
-    process: OnceLock<Process>,
-    since: u64,
-    began: u64,
-    denials: u32,
-    /// The record of the earlier events of the same read, which were denied.
-    earlier: Option<Box<WaitRecord>>,
-    /// It is named in the log after so many milliseconds.
-    named_after: AtomicU64,
-}
-
-impl Waiter {
-    /// How long it has waited, dead workers included.
-    pub fn waited(&self) -> Duration {
-        waited_since(self.since)
-    }
-
-    /// The process.
-    pub fn process(&self) -> &Process {
-        self.process.get_or_init(|| Process::look_at(self.pid))
-    }
-}
-
-/// A wait that is over, or one that goes on.
-#[derive(Clone, Debug)]
-pub struct WaitRecord {
-    /// The event's number.
-    pub serial: u64,
-    /// When it began, in milliseconds since 1970.
-    pub began: u64,
-    /// The process that waited.
-    pub process: Process,
-    /// For which layer's data.
-    pub key: Option<LayerKey>,
-    /// For which bytes of it.
-    pub range: Range<u64>,
-    /// How long in all.
-    pub waited: Duration,
-    /// The time that it waited, by phase.
-    pub account: Account,
-    /// Whether it is over.
-    pub ended: bool,
-    /// Why the reader was refused.
-    pub error: Option<String>,
-}
-
-impl Waiter {
-    /// One record for all events of a read: it began with the first of them, and ends as the last.
-    fn record(&self, ended: bool, error: Option<String>) -> WaitRecord {
-        let mut account = self.ticket.account();
-        let mut began = self.began;
-        if let Some(earlier) = &self.earlier {
-            account.put_before(&earlier.account);
-            began = began.min(earlier.began);
-        }
-        WaitRecord {
-            serial: self.serial,
-            began,
-            process: self.process().clone(),
-            key: self.key,
-            range: self.range.clone(),
-            waited: self.waited(),
-            account,
-            ended,
-            error,
-        }
-    }
-}
 
 /// A reader that was denied a moment ago.
 #[derive(Debug)]
