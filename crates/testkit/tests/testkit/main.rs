@@ -10,6 +10,7 @@
 mod dependency_direction;
 mod documents;
 mod file_circles;
+mod file_lengths;
 mod nothing_of_others;
 mod project;
 mod test_programs;
