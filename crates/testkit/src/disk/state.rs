@@ -45,7 +45,7 @@ pub(super) enum Change {
 }
 
 /// A name in a directory.
-pub(super) type Place = (Inode, String);
+type Place = (Inode, String);
 
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
@@ -55,7 +55,7 @@ pub(super) enum NameChange {
 }
 
 impl NameChange {
-    pub(super) fn touches(&self, directory: Inode) -> bool {
+    fn touches(&self, directory: Inode) -> bool {
         match self {
             Self::Link { place, .. } | Self::Unlink { place } => place.0 == directory,
             Self::Rename { from, to, .. } => from.0 == directory || to.0 == directory,
@@ -119,7 +119,7 @@ impl Node {
 
 impl Change {
     /// The parts that reach the disk by themselves: blocks that start at multiples of their size.
-    pub(super) fn blocks(&self, block: u64) -> Vec<Change> {
+    fn blocks(&self, block: u64) -> Vec<Change> {
         let cut = |range: Range<u64>| {
             let mut parts = Vec::new();
             let mut start = range.start;
@@ -143,7 +143,7 @@ impl Change {
         }
     }
 
-    pub(super) fn apply(&self, contents: &mut Vec<u8>) {
+    fn apply(&self, contents: &mut Vec<u8>) {
         match self {
             Self::Length(length) => contents.resize(*length as usize, 0),
             Self::Punch(range) => {
