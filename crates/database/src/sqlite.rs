@@ -23,6 +23,8 @@ const READERS: usize = 8;
 const BATCH: usize = 64;
 /// How long another process, as a collection by hand, may hold the file.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of the log that stay after a checkpoint: what SQLite itself lets come together before one. A large transaction makes the log longer, and it would stay so.
+const LOG: u64 = 4 << 20;
 
 /// A database in a file.
 pub struct Sqlite {
@@ -129,8 +131,10 @@ fn connect(path: &Path) -> Result<Connection, DatabaseError> {
     })?;
     connection.busy_timeout(PATIENCE).map_err(from_engine)?;
     connection.set_prepared_statement_cache_capacity(128);
-    let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -4096;";
-    connection.execute_batch(pragmas).map_err(from_engine)?;
+    let pragmas = format!(
+        "PRAGMA journal_mode = WAL; PRAGMA journal_size_limit = {LOG}; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -4096;"
+    );
+    connection.execute_batch(&pragmas).map_err(from_engine)?;
     Ok(connection)
 }
 
@@ -275,4 +279,38 @@ fn value(value: ValueRef<'_>) -> Result<Value, DatabaseError> {
 #[allow(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
 fn from_engine(error: rusqlite::Error) -> DatabaseError {
     DatabaseError::Engine(format!("SQLite: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_large_transaction_leaves_no_long_log() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("records.db");
+        let database = Sqlite::open(&path, &["CREATE TABLE texts (text BLOB NOT NULL)"]).unwrap();
+        let log = || {
+            std::fs::metadata(directory.path().join("records.db-wal"))
+                .unwrap()
+                .len()
+        };
+        let write = |bytes: usize| {
+            let job: Job = Box::new(move |tx| {
+                tx.execute(
+                    "INSERT INTO texts (text) VALUES ($1)",
+                    &[Value::Bytes(vec![7; bytes])],
+                )
+                .map(drop)
+            });
+            database.write(job)
+        };
+        write(16 << 20).await.unwrap();
+        assert!(log() > LOG, "nothing was to be cut");
+        // The next ones write to the log from its beginning.
+        for _ in 0..4 {
+            write(1).await.unwrap();
+        }
+        assert!(log() <= LOG, "{} bytes", log());
+    }
 }
