@@ -55,6 +55,8 @@ fn options() -> Result<Options, Failure> {
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
+    // As the registry does.
+    xebec_kernel::memory::share_arenas();
     let options = options()?;
     let world = World::new(&options.settings).await?;
     println!(

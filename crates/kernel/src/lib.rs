@@ -18,7 +18,7 @@
 //! * [`lock`]: locks of files and directories between processes.
 //! * [`keyed_lock`]: a lock for each key, between tasks of one process.
 //! * [`path`]: opening paths below a directory that is not trusted.
-//! * [`memory`]: locking memory, and protecting a process from the out-of-memory killer.
+//! * [`memory`]: locking memory, how the allocator keeps it, and protecting a process from the out-of-memory killer.
 //! * [`size`]: sizes as users write them.
 //! * [`resolver`]: names of hosts to addresses.
 //! * [`features`]: the features of this kernel, found by trying them.

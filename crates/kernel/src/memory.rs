@@ -53,6 +53,19 @@ pub fn keep_freed() {
     }
 }
 
+/// Lets threads share the allocator's arenas, of which there is one for each processor from then on. By default glibc has up to eight for each (`mallopt(3)`), and
+/// memory that was freed in one is of no use to threads with another. A process whose threads come and go, and take large pieces, grows to several times what it
+/// uses. Called before the first thread starts.
+pub fn share_arenas() {
+    #[cfg(target_env = "gnu")]
+    {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let arenas = libc::c_int::try_from(processors).unwrap_or(libc::c_int::MAX);
+        // SAFETY: it takes numbers, and changes nothing of what is allocated.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, arenas) };
+    }
+}
+
 /// Has memory ready, where [`keep_freed`] keeps it, before somebody waits for the work that takes it. Else a start would wait until
 /// the kernel has cleared each page.
 pub fn take_room() {
@@ -71,4 +84,88 @@ pub fn take_room() {
 /// `EACCES` when lowering it without `CAP_SYS_RESOURCE`.
 pub fn set_oom_score_adj(score: i32) -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", score.to_string())
+}
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use std::process::Command;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    const CHILD: &str = "XEBEC_KERNEL_TEST_ARENAS";
+    const THREADS: usize = 32;
+
+    /// The arenas that the process has, as glibc counts them.
+    fn arenas() -> usize {
+        let (mut text, mut length) = (std::ptr::null_mut(), 0);
+        // SAFETY: the stream and its text are closed and freed once, after their last use.
+        let told = unsafe {
+            let stream = libc::open_memstream(&raw mut text, &raw mut length);
+            assert!(!stream.is_null());
+            assert_eq!(libc::malloc_info(0, stream), 0);
+            libc::fclose(stream);
+            let told = std::slice::from_raw_parts(text.cast::<u8>(), length).to_vec();
+            libc::free(text.cast());
+            told
+        };
+        String::from_utf8(told).unwrap().matches("<heap nr=").count()
+    }
+
+    /// Has many threads hold memory at the same time, and says how many arenas there are then.
+    fn crowd() -> usize {
+        let barrier = Barrier::new(THREADS + 1);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let held = vec![1_u8; 4096];
+                    barrier.wait();
+                    barrier.wait();
+                    drop(held);
+                });
+            }
+            barrier.wait();
+            let arenas = arenas();
+            barrier.wait();
+            arenas
+        })
+    }
+
+    /// The arenas are those of a process of its own: other tests have threads, too.
+    fn crowd_in_a_child(mode: &str) -> usize {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", "memory::tests::child", "--nocapture"]);
+        let told = child
+            .env(CHILD, mode)
+            .env_remove("MALLOC_ARENA_MAX")
+            .output()
+            .unwrap();
+        let told = String::from_utf8(told.stdout).unwrap();
+        let count = told.lines().find_map(|line| line.strip_prefix("arenas: "));
+        count.unwrap_or_else(|| panic!("{told}")).parse().unwrap()
+    }
+
+    #[test]
+    fn child() {
+        let Some(mode) = std::env::var_os(CHILD) else {
+            return;
+        };
+        if mode == "shared" {
+            share_arenas();
+        }
+        println!("\narenas: {}", crowd());
+    }
+
+    #[test]
+    fn threads_share_arenas() {
+        let processors = std::thread::available_parallelism().unwrap().get();
+        let alone = crowd_in_a_child("usual");
+        assert!(alone > processors, "{alone} arenas: nothing is to be shared");
+        // The runner of the tests may have had one more before.
+        let shared = crowd_in_a_child("shared");
+        assert!(
+            shared <= processors + 1,
+            "{shared} arenas for {processors} processors"
+        );
+    }
 }

@@ -40,6 +40,7 @@ use xebec_registry_server::config::Config;
 use crate::args::{Cli, Command};
 
 fn main() -> ExitCode {
+    xebec_kernel::memory::share_arenas();
     let cli = Cli::parse();
     let well = |outcome: anyhow::Result<()>| outcome.map(|()| ExitCode::SUCCESS);
     let outcome = match cli.command {
