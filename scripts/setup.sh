@@ -50,6 +50,8 @@ podman                | apt    | podman                | test                   
 gzip                  | apt    | gzip                  | test,bench                 | layers by several writers
 pigz                  | apt    | pigz                  | test,bench                 | layers by several writers
 restic                | apt    | restic                | bench                      | a limit of what deduplication gives
+sqlite3               | apt    | sqlite3               | bench                      | how large each table and index of the records is
+unzip                 | apt    | unzip                 | bench                      | archives of programs
 zstd                  | apt    | zstd                  | test,bench                 | layers by several writers
 xz                    | apt    | xz-utils              | test,bench                 | layers by several writers
 tar                   | apt    | tar                   | test,bench                 | layers by several writers

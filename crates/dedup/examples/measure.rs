@@ -1,11 +1,12 @@
 //! Pushes files into a store in a temporary directory, takes them apart, restores them, and prints figures:
-//! `cargo run --release -p xebec-dedup --example dedup-measure -- [--chunks files|contents] [--level N] [--space] FILE…`.
+//! `cargo run --release -p xebec-dedup --example dedup-measure -- [--chunks files|contents] [--level N] [--space] [--records FILE] FILE…`.
 //!
 //! A line for each file: megabytes as pushed, and plain; seconds and megabytes of plain bytes a second of taking apart (with packing and storing) and of the
 //! proof, and the processors' seconds of both; the same of restoring with cold caches and again with warm ones; milliseconds to the first 64 KiB,
 //! with cold caches. While others use the machine, the processors' seconds say more. Cold: a restorer with
-//! nothing in memory, and objects that the system was told to drop from its own. `--space` leaves restoring out. Then what all files together take, and the
-//! peak memory of this process, in which the files are not.
+//! nothing in memory, and objects that the system was told to drop from its own. `--space` leaves restoring out, and no thread gives way. Then what all
+//! files together take, and the peak memory of this process, in which the files are not. `--so-far NAME` among the files prints what those before it take
+//! together. `--records` leaves a copy of the database.
 
 mod common;
 
@@ -23,14 +24,23 @@ const FIRST: u64 = 64 << 10;
 struct Options {
     settings: Settings,
     is_space_only: bool,
-    files: Vec<String>,
+    records: Option<String>,
+    steps: Vec<Step>,
+}
+
+/// What is done one after the other.
+enum Step {
+    File(String),
+    /// The space so far is printed under this name.
+    SoFar(String),
 }
 
 fn options() -> Result<Options, Failure> {
     let mut options = Options {
         settings: Settings::default(),
         is_space_only: false,
-        files: Vec::new(),
+        records: None,
+        steps: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -43,11 +53,19 @@ fn options() -> Result<Options, Failure> {
             "--level" => {
                 options.settings.level = arguments.next().ok_or("--level needs a number")?.parse()?
             }
-            "--space" => options.is_space_only = true,
-            _ => options.files.push(argument),
+            "--space" => {
+                options.is_space_only = true;
+                options.settings.gives_way = false;
+            }
+            "--records" => options.records = Some(arguments.next().ok_or("--records needs a file")?),
+            "--so-far" => {
+                let name = arguments.next().ok_or("--so-far needs a name")?;
+                options.steps.push(Step::SoFar(name));
+            }
+            _ => options.steps.push(Step::File(argument)),
         }
     }
-    match options.files.is_empty() {
+    match options.steps.is_empty() {
         true => Err("no files were given".into()),
         false => Ok(options),
     }
@@ -73,13 +91,18 @@ async fn main() -> Result<(), Failure> {
         "cpu s",
         "first ms"
     );
-    for path in &options.files {
-        let line = one(&world, &options, path).await?;
-        let name = path.rsplit('/').next().unwrap_or(path);
-        println!("{:24} {line}", name.get(..24).unwrap_or(name));
+    for step in &options.steps {
+        match step {
+            Step::File(path) => {
+                let line = one(&world, &options, path).await?;
+                let name = path.rsplit('/').next().unwrap_or(path);
+                println!("{:24} {line}", name.get(..24).unwrap_or(name));
+            }
+            Step::SoFar(name) => so_far(name, &world.store.space().await?),
+        }
     }
     let space = world.store.space().await?;
-    sums(&space, world.database_bytes());
+    sums(&space, world.close(options.records.as_deref())?);
     println!("peak memory {} MiB", common::peak_mib());
     Ok(())
 }
@@ -151,6 +174,18 @@ async fn restore(world: &World, restorer: &Restorer, blob: &Blob) -> Result<(Dur
         true => Ok((first.unwrap_or(begun.elapsed()), begun.elapsed())),
         false => Err(format!("{size} bytes came instead of {}", blob.size).into()),
     }
+}
+
+/// Bytes of what was pushed so far, its plain bytes, and what is kept of them.
+fn so_far(name: &str, space: &Space) {
+    println!(
+        "so far {name} {} {} {} {} {}",
+        space.blob_bytes,
+        space.plain_bytes,
+        space.chunk_bytes,
+        space.pack_bytes + space.intact_bytes,
+        space.recipe_bytes
+    );
 }
 
 fn sums(space: &Space, database: u64) {

@@ -111,23 +111,27 @@ impl World {
         }
     }
 
-    /// The bytes of the database's files.
-    pub(crate) fn database_bytes(&self) -> u64 {
-        let objects = self.directory.path().join("objects");
-        let files = files_below(self.directory.path()).into_iter();
-        let outside = files.filter(|path| !path.starts_with(&objects) && is_of_database(path));
-        outside
-            .filter_map(|path| Some(std::fs::metadata(path).ok()?.len()))
-            .sum()
+    /// Closes the store. Returns the bytes of the database's files, of which a copy is left at `copy`. What was in its log is in the file itself then:
+    /// while the database is open, the log is as large as it ever was, however little is in it.
+    pub(crate) fn close(self, copy: Option<&str>) -> Result<u64, Failure> {
+        let Self {
+            store,
+            deduplicator,
+            directory,
+        } = self;
+        drop((deduplicator, store));
+        if let Some(copy) = copy {
+            std::fs::copy(directory.path().join("records.db"), copy)?;
+        }
+        let mut bytes = 0;
+        for entry in std::fs::read_dir(directory.path())? {
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().starts_with(b"records.db") {
+                bytes += entry.metadata()?.len();
+            }
+        }
+        Ok(bytes)
     }
-}
-
-fn is_of_database(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
-    name.contains("sqlite") || name.contains(".db")
 }
 
 fn files_below(directory: &Path) -> Vec<std::path::PathBuf> {
