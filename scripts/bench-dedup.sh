@@ -47,6 +47,9 @@ for kind in "${kinds[@]}"; do
         "$measure" --space --chunks "$chunks" --records "$layers/$chunks.db" "${chosen[@]}" >"$layers/$chunks.out"
         python3 -B bench/dedup_growth.py "$layers/$chunks.out"
         sed -n '/^distinct/,$p' "$layers/$chunks.out"
+        # What is in its log goes into the file.
+        sqlite3 "$layers/$chunks.db" 'PRAGMA wal_checkpoint(TRUNCATE)' >/dev/null
+        printf 'database %d bytes\n' "$(stat --format %s "$layers/$chunks.db")"
         sqlite3 -readonly "$layers/$chunks.db" "SELECT printf('%-28s %9d bytes, %d used', name, SUM(pgsize), SUM(pgsize - unused)) FROM dbstat
             GROUP BY name HAVING SUM(pgsize) > 16384 ORDER BY SUM(pgsize) DESC"
     done

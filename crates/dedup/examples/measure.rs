@@ -102,7 +102,7 @@ async fn main() -> Result<(), Failure> {
         }
     }
     let space = world.store.space().await?;
-    sums(&space, world.close(options.records.as_deref())?);
+    sums(&space, world.records(options.records.as_deref())?);
     println!("peak memory {} MiB", common::peak_mib());
     Ok(())
 }
@@ -188,7 +188,7 @@ fn so_far(name: &str, space: &Space) {
     );
 }
 
-fn sums(space: &Space, database: u64) {
+fn sums(space: &Space, (database, log): (u64, u64)) {
     let share = |bytes: u64| bytes as f64 / space.blob_bytes.max(1) as f64;
     let after = space.pack_bytes + space.recipe_bytes + space.intact_bytes;
     println!(
@@ -209,13 +209,14 @@ fn sums(space: &Space, database: u64) {
         megabytes(space.intact_bytes)
     );
     println!(
-        "of what was pushed: all {:.3}, packs {:.3}, intact {:.3}; recipes {:.2} %, database {:.2} % ({:.2} MB)",
+        "of what was pushed: all {:.3}, packs {:.3}, intact {:.3}; recipes {:.2} %, database {:.2} % ({:.2} MB, beside it a log of {:.2} MB)",
         share(after),
         share(space.pack_bytes),
         share(space.intact_bytes),
         100.0 * share(space.recipe_bytes),
         100.0 * share(database),
-        megabytes(database)
+        megabytes(database),
+        megabytes(log)
     );
     for (why, count) in &space.kept {
         println!("{count} stay intact: {why}");
