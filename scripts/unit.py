@@ -14,9 +14,8 @@ import subprocess
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# It tries all that the registry's store does over each of four pairs of engines, side by side.
+# It tries all that the registry's store does over each of four pairs of engines.
 LONGEST = "store"
-LONGEST_THREADS = 4
 BUILD = ["cargo", "test", "--workspace", "--locked", "--lib", "--bins", "--tests", "--no-run", "--message-format=json-render-diagnostics"]
 
 
@@ -35,8 +34,6 @@ def programs():
 def run(program, arguments):
     """Runs one program where cargo would; gives its exit code and all that it printed."""
     crate = os.path.dirname(program["manifest_path"])
-    if program["target"]["name"] == LONGEST:
-        arguments = [*arguments, f"--test-threads={LONGEST_THREADS}"]
     ended = subprocess.run(
         [os.path.join(TOP, "scripts/in-own-mounts.sh"), program["executable"], *arguments],
         cwd=crate,
