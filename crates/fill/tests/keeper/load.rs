@@ -16,6 +16,10 @@ use crate::scenarios::place;
 const READERS: u64 = 16;
 /// A reader that makes no progress for so long is stuck: no death takes nearly that long to get over.
 const STUCK: Duration = Duration::from_secs(8);
+/// With fewer reads a run shows nothing.
+const ENOUGH: u64 = 1000;
+/// So long readers may take for that on a busy machine.
+const LONGEST: Duration = Duration::from_secs(120);
 /// How long anything may take to start or end.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -61,12 +65,18 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Lets them read for a time, does `harm` every few milliseconds, and watches that nobody is stuck.
+    /// Lets them read for a time, and until they have read enough, does `harm` every few milliseconds, and watches that nobody is stuck.
     pub fn go_on(&self, time: Duration, mut harm: impl FnMut(&mut Chance)) {
         let started = Instant::now();
         let mut progress = vec![(0u64, Instant::now()); self.readers.len()];
         let mut chance = Chance(u64::from(std::process::id()) | 1);
-        while started.elapsed() < time {
+        let reads = || -> u64 {
+            (1..)
+                .zip(&self.readers)
+                .map(|(seed, _)| self.daemon.tally(seed)[0])
+                .sum()
+        };
+        while started.elapsed() < time || (reads() <= ENOUGH && started.elapsed() < LONGEST) {
             std::thread::sleep(Duration::from_micros(500 + chance.next() % 4000));
             harm(&mut chance);
             for (seed, progress) in (1..).zip(&mut progress) {
@@ -107,7 +117,7 @@ impl Total {
     pub fn assert_right(&self) {
         assert_eq!((self.wrong, self.errors), (0, 0));
         assert!(
-            self.reads > 1000,
+            self.reads > ENOUGH,
             "only {} reads: this run shows nothing",
             self.reads
         );
