@@ -123,7 +123,10 @@ pub(super) fn five_requests(world: &World) -> Result<Outcome> {
         let stats = service.start(root, &["--require-lazy", &names.tag])?;
         expect_recorded(&stats)?;
         let second = service.asked();
-        ensure!(second.len() as u64 <= 4 + strays(&stats)?, "{second:#?}");
+        ensure!(
+            second.len() as u64 <= 4 + strays(&stats)?,
+            "{second:#?} {stats:#}"
+        );
         ensure!(in_vain(&second) == 0, "{second:#?}");
         lab.stop(root)?;
         said = first;
