@@ -25,7 +25,7 @@ const CONNECTIONS: usize = 16;
 /// So long a transaction that others are in the way of is tried.
 const TRIED_FOR: Duration = Duration::from_secs(10);
 /// After so long, a transaction that others are in the way of asks to be the only one that writes.
-const CROWDED: Duration = Duration::from_secs(1);
+const CROWDED: Duration = Duration::from_secs(3);
 /// The lock that each writer shares: "xebec wr" as a number.
 const WRITERS: i64 = 0x7865_6265_6320_7772;
 /// So long that lock is waited for by one that wants it for itself, and those that come later wait behind it. So a writer on a host that stands still keeps
