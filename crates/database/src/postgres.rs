@@ -1,7 +1,7 @@
 //! PostgreSQL: any number of nodes share it.
 //!
 //! Each job runs in one serializable transaction, on a thread for blocking work. If another transaction is in its way, it runs again. If there is one in its way
-//! each time, it runs while no other writes: all writers share a lock of the server, which it then has for itself.
+//! each time, it runs while no other writes: all writers share a lock of a table, which it then has for itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,10 +26,8 @@ const CONNECTIONS: usize = 16;
 const TRIED_FOR: Duration = Duration::from_secs(10);
 /// After so long, a transaction that others are in the way of asks to be the only one that writes.
 const CROWDED: Duration = Duration::from_secs(3);
-/// The lock that each writer shares: "xebec wr" as a number.
-const WRITERS: i64 = 0x7865_6265_6320_7772;
-/// So long that lock is waited for by one that wants it for itself, and those that come later wait behind it. So a writer on a host that stands still keeps
-/// them waiting no longer.
+/// So long the writers' lock is waited for by one that wants it for itself, and those that come later wait behind it. So a writer on a host that stands still
+/// keeps them waiting no longer.
 const WAIT_FOR_WRITERS: &str = "2s";
 /// The longest pause before the next try, in ms.
 const LONGEST_PAUSE: u64 = 32;
@@ -64,17 +62,23 @@ struct Connection {
 enum Access {
     Read,
     Write,
+    /// While no other writes.
+    WriteAlone,
     /// Not serializable: what waited for the lock has to see what the other node did.
     Migrate,
 }
 
 impl Access {
-    /// What begins its transaction. A writer takes its share of the writers' lock with the same message.
+    /// What begins its transaction. A writer takes the writers' lock with the same message; of a transaction that begins so, PostgreSQL fixes what it sees when
+    /// the lock is taken (`LOCK` in its manual).
     fn begin(self) -> String {
+        let writing = "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE";
         match self {
             Self::Read => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned(),
-            Self::Write => format!(
-                "BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE; SELECT pg_advisory_xact_lock_shared({WRITERS})"
+            Self::Write => format!("{writing}; LOCK TABLE schema_versions IN ROW SHARE MODE"),
+            Self::WriteAlone => format!(
+                "{writing}; SET LOCAL lock_timeout = '{WAIT_FOR_WRITERS}'; LOCK TABLE schema_versions IN EXCLUSIVE MODE;
+                 SET LOCAL lock_timeout TO DEFAULT"
             ),
             Self::Migrate => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE".to_owned(),
         }
@@ -191,10 +195,10 @@ fn repeat(
 ) -> Result<(), DatabaseError> {
     let (begun, mut attempts) = (Instant::now(), 0);
     loop {
-        let result = match access == Access::Write && begun.elapsed() >= CROWDED {
-            true => attempt_alone(server, connection, job)?,
-            false => attempt(connection, job, access),
-        };
+        // Every other time beside others: one of them may stand still.
+        let is_alone = access == Access::Write && begun.elapsed() >= CROWDED && attempts % 2 == 0;
+        let access = if is_alone { Access::WriteAlone } else { access };
+        let result = attempt(connection, job, access);
         attempts += 1;
         let is_last = begun.elapsed() >= TRIED_FOR;
         match result {
@@ -209,38 +213,6 @@ fn repeat(
             result => return result,
         }
     }
-}
-
-/// Runs a job while no other writes. If another writer does not end in time, the job runs beside it.
-///
-/// # Errors
-/// If the connection fails. The result of the job comes by itself.
-fn attempt_alone(
-    server: &Server,
-    connection: &mut Connection,
-    job: &mut Job,
-) -> Result<Result<(), DatabaseError>, DatabaseError> {
-    let client = &mut connection.client;
-    // Taken before the transaction begins, which so sees all that others have written.
-    let taken = client.batch_execute(&format!(
-        "BEGIN; SET LOCAL lock_timeout = '{WAIT_FOR_WRITERS}'; SELECT pg_advisory_lock({WRITERS}); COMMIT"
-    ));
-    match taken {
-        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-            client.batch_execute("ROLLBACK").map_err(from_engine)?;
-            return Ok(attempt(connection, job, Access::Write));
-        }
-        taken => taken.map_err(from_engine)?,
-    }
-    let result = attempt(connection, job, Access::Write);
-    let left = connection
-        .client
-        .batch_execute(&format!("SELECT pg_advisory_unlock({WRITERS})"));
-    if left.is_err() {
-        // The lock ends with its connection.
-        *connection = server.connect()?;
-    }
-    Ok(result)
 }
 
 fn attempt(connection: &mut Connection, job: &mut Job, access: Access) -> Result<(), DatabaseError> {
@@ -358,6 +330,7 @@ fn from_engine(error: postgres::Error) -> DatabaseError {
     let is_conflict = [
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
         // Two have made the same record at the same time; the second one finds it.
         SqlState::UNIQUE_VIOLATION,
         SqlState::FOREIGN_KEY_VIOLATION,
@@ -460,12 +433,6 @@ mod tests {
         let runs = Arc::new(AtomicU64::new(0));
         beside_short_ones(&own.database, slow(&runs)).await.unwrap();
         assert!(runs.load(Ordering::Relaxed) > 1, "nothing was in its way");
-        let locks: Job = Box::new(|tx| {
-            let mut row = tx.query("SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory'", &[])?;
-            assert_eq!(row.remove(0).integer(0).unwrap(), 0, "a lock is left");
-            Ok(())
-        });
-        own.database.read(locks).await.unwrap();
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -160,7 +160,7 @@ mod tests {
     fn threads_share_arenas() {
         let processors = std::thread::available_parallelism().unwrap().get();
         let alone = crowd_in_a_child("usual");
-        assert!(alone > processors, "{alone} arenas: nothing is to be shared");
+        assert!(alone > processors + 1, "{alone} arenas: nothing is to be shared");
         // The runner of the tests may have had one more before.
         let shared = crowd_in_a_child("shared");
         assert!(
