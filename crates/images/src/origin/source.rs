@@ -4,6 +4,9 @@
 //! first goes on trying: the first origin that has the bytes wins. So an outage of one registry costs little where another
 //! has the layer, and a reader whose registries are all away is served by the first that comes back.
 
+mod error;
+mod watcher;
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
@@ -18,12 +21,14 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use xebec_cache::fill::{Ask, Blob, BoxFuture, FaultKind, Fetched, Patience, Source, SourceError};
-use xebec_cache::progress::{Phase, Progress};
+use xebec_cache::progress::Phase;
 use xebec_format::digest::Digest;
 use xebec_format::layer::Section;
 use xebec_kernel::file::write_for_this_boot;
-use xebec_oci::{BlobStream, Client, ClientError, Fault, Observer, RangeAnswer, Wait};
+use xebec_oci::{BlobStream, Client, ClientError, RangeAnswer};
 
+use self::error::{all_of, local, of_client, passing};
+use self::watcher::Watcher;
 use super::{Origin, read};
 use crate::clients::Clients;
 use crate::whole_blob_download::{SpoolReader, WholeBlobDownload};
@@ -107,90 +112,6 @@ impl Source for LayerSource {
                 Blob::Windows => inner.window_bytes(ask).await,
             }
         })
-    }
-}
-
-/// An error of this host; waiting does not help.
-fn local(reason: impl std::fmt::Display) -> SourceError {
-    SourceError {
-        kind: FaultKind::Lasting,
-        reason: reason.to_string(),
-    }
-}
-
-fn passing(reason: String) -> SourceError {
-    SourceError {
-        kind: FaultKind::Passing,
-        reason,
-    }
-}
-
-fn of_client(error: &ClientError) -> SourceError {
-    let kind = match error {
-        ClientError::WrongDigest { .. } => FaultKind::Wrong,
-        error if error.may_heal() => FaultKind::Passing,
-        _ => FaultKind::Lasting,
-    };
-    SourceError {
-        kind,
-        reason: error.to_string(),
-    }
-}
-
-/// The errors of several origins as one: worth waiting if one of them is.
-fn all_of(errors: Vec<SourceError>) -> SourceError {
-    let has = |kind| errors.iter().any(|error: &SourceError| error.kind == kind);
-    let kind = match (has(FaultKind::Passing), has(FaultKind::Wrong)) {
-        (true, _) => FaultKind::Passing,
-        (false, true) => FaultKind::Wrong,
-        (false, false) => FaultKind::Lasting,
-    };
-    let reasons: Vec<String> = errors.into_iter().map(|error| error.reason).collect();
-    SourceError {
-        kind,
-        reason: reasons.join("; "),
-    }
-}
-
-/// Hands on what the registry client says of a call.
-#[derive(Debug)]
-struct Watcher {
-    progress: Arc<Progress>,
-    faults: UnboundedSender<()>,
-    received: Mutex<Vec<(String, u64)>>,
-}
-
-impl Watcher {
-    /// Where bytes came from so far.
-    fn sources(&self) -> Vec<(String, u64)> {
-        let received = self.received.lock();
-        received.clone()
-    }
-}
-
-impl Observer for Watcher {
-    fn waits(&self, wait: Wait) {
-        self.progress.enter(match wait {
-            Wait::Place => Phase::Queue,
-            Wait::Token => Phase::Token,
-            Wait::Head => Phase::Registry,
-            Wait::Body => Phase::Body,
-            Wait::Pause => Phase::Pause,
-        });
-    }
-
-    fn received(&self, from: &str, bytes: u64) {
-        let mut received = self.received.lock();
-        match received.iter_mut().find(|(host, _)| host == from) {
-            Some((_, sum)) => *sum += bytes,
-            None => received.push((from.to_owned(), bytes)),
-        }
-    }
-
-    fn retries(&self, fault: &Fault) {
-        self.progress.retry(fault.to_string());
-        // Nobody listens any more once another origin was quicker.
-        let _ = self.faults.send(());
     }
 }
 
