@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use xebec_oci::config::Mirror;
 use xebec_oci::{Client, ClientConfig, ClientError, Platform, RangeAnswer};
-use xebec_testkit::registry::{Fault, FaultyRegistry, Options, When};
+use xebec_testkit::registry::{Fault, FaultyRegistry, When};
 
-use crate::support::{Image, NAME, SIZE, client, config, put_image, repository, setup, status, tagged};
+use crate::support::{Image, NAME, SIZE, client, config, repository, setup, setup_http2, status, tagged};
 
 /// Reads a range while `fault` befalls the first request for it, and checks the bytes. Gives the requests that
 /// it took and the bytes that were sent.
@@ -236,20 +236,7 @@ async fn manifests_survive_the_same_faults() {
 
 #[tokio::test]
 async fn http2_faults() {
-    let registry = FaultyRegistry::with(Options {
-        tls: true,
-        ..Options::default()
-    })
-    .unwrap();
-    let image = put_image(&registry, SIZE);
-    let directory = tempfile::tempdir().unwrap();
-    let ca = directory.path().join("ca.pem");
-    std::fs::write(&ca, registry.ca_pem().unwrap()).unwrap();
-    let client = Client::new(ClientConfig {
-        ca_files: vec![ca],
-        ..config()
-    })
-    .unwrap();
+    let (registry, image, client) = setup_http2(SIZE);
     for fault in [
         Fault::Truncate(300_000),
         Fault::Reset(300_000),

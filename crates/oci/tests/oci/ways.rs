@@ -6,7 +6,7 @@ use xebec_oci::media_type::OCI_MANIFEST;
 use xebec_oci::{Client, ClientConfig, ClientError, Mirror, Reference};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, Place, When};
 
-use crate::support::{NAME, amd64, client, config, put_image, repository, tagged};
+use crate::support::{NAME, amd64, client, config, put_image, repository, setup_http2, tagged};
 
 #[tokio::test]
 async fn reads_over_ipv6() {
@@ -34,20 +34,7 @@ async fn reads_over_ipv6() {
 
 #[tokio::test]
 async fn tls_with_own_authority_and_http2() {
-    let registry = FaultyRegistry::with(Options {
-        tls: true,
-        ..Options::default()
-    })
-    .unwrap();
-    let image = put_image(&registry, 200_000);
-    let directory = tempfile::tempdir().unwrap();
-    let ca = directory.path().join("ca.pem");
-    std::fs::write(&ca, registry.ca_pem().unwrap()).unwrap();
-    let client = Client::new(ClientConfig {
-        ca_files: vec![ca],
-        ..config()
-    })
-    .unwrap();
+    let (registry, image, client) = setup_http2(200_000);
     client.resolve(&tagged(&registry), &amd64()).await.unwrap();
     registry.clear_log();
     let repository = repository(&registry);

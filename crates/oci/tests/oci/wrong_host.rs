@@ -3,12 +3,12 @@
 //! Each test with names runs in a network of its own, in which it is the name server.
 
 use std::net::UdpSocket;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use xebec_oci::{Client, ClientConfig, ClientError, Platform, Reference};
 
 use crate::support::config;
+use crate::support::own_network::OwnNetwork;
 
 /// Set in the process that has its own network.
 const APART: &str = "XEBEC_TEST_WRONG_HOST";
@@ -21,35 +21,13 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// Runs `test` in a network of its own.
 fn apart(name: &str, test: impl Future<Output = ()>) {
-    if std::env::var_os(APART).is_some() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        return runtime.unwrap().block_on(test);
-    }
-    // As libtest knows the test; asked for by another name, none would run, and none would fail.
-    let name = format!("wrong_host::{name}");
-    let runs = std::thread::current().name().map(str::to_owned);
-    assert!(runs.is_none_or(|runs| runs == name || runs == "main"));
-    let directory = tempfile::tempdir().unwrap();
-    let resolv = directory.path().join("resolv.conf");
-    std::fs::write(&resolv, "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n").unwrap();
-    let can = Command::new("unshare")
-        .args(["--net", "--mount", "true"])
-        .status();
-    if !can.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: no network namespace can be made here");
-        return;
-    }
-    let mut command = Command::new("unshare");
-    command
-        .args(["--net", "--mount", "sh", "-c", SETUP])
-        .args([&resolv, &std::env::current_exe().unwrap()])
-        .args(["--exact", &name, "--nocapture"])
-        .env(APART, "1");
-    for proxy in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
-        command.env_remove(proxy).env_remove(proxy.to_lowercase());
-    }
-    let status = command.status().unwrap();
-    assert!(status.success(), "{name} failed in its own network");
+    let own = OwnNetwork {
+        marker: APART,
+        setup: SETUP,
+        contents: "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
+        environment: &[],
+    };
+    own.run(&format!("wrong_host::{name}"), test);
 }
 
 /// Answers every question with this code.

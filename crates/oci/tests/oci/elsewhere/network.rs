@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::process::Command;
 
 use xebec_oci::{Client, ClientConfig};
 use xebec_testkit::registry::{FaultyRegistry, Options};
 
 use crate::support::config;
+use crate::support::own_network::OwnNetwork;
 
 /// Set in the process that has its own network.
 const APART: &str = "XEBEC_TEST_APART";
@@ -39,40 +39,14 @@ pub(super) fn apart(name: &str, test: impl Future<Output = ()>) {
 
 /// The same with these variables in the environment.
 pub(super) fn apart_with(name: &str, environment: &[(&str, &str)], test: impl Future<Output = ()>) {
-    if std::env::var_os(APART).is_some() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        return runtime.unwrap().block_on(test);
-    }
-    // As libtest knows the test; asked for by another name, none would run, and none would fail.
-    let name = format!("elsewhere::{name}");
-    let runs = std::thread::current().name().map(str::to_owned);
-    assert!(runs.is_none_or(|runs| runs == name || runs == "main"));
-    let directory = tempfile::tempdir().unwrap();
-    let hosts = directory.path().join("hosts");
     let lines = NAMES.map(|(name, address)| format!("{address} {name}\n"));
-    std::fs::write(&hosts, format!("127.0.0.1 localhost\n{}", lines.concat())).unwrap();
-    let can = Command::new("unshare")
-        .args(["--net", "--mount", "true"])
-        .status();
-    if !can.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: no network namespace can be made here");
-        return;
-    }
-    let status = Command::new("unshare")
-        .args(["--net", "--mount", "sh", "-c", SETUP])
-        .args([&hosts, &std::env::current_exe().unwrap()])
-        .args(["--exact", &name, "--nocapture"])
-        .env(APART, "1")
-        .env_remove("HTTP_PROXY")
-        .env_remove("HTTPS_PROXY")
-        .env_remove("http_proxy")
-        .env_remove("https_proxy")
-        .env_remove("ALL_PROXY")
-        .env_remove("all_proxy")
-        .envs(environment.iter().copied())
-        .status()
-        .unwrap();
-    assert!(status.success(), "{name} failed in its own network");
+    let own = OwnNetwork {
+        marker: APART,
+        setup: SETUP,
+        contents: &format!("127.0.0.1 localhost\n{}", lines.concat()),
+        environment,
+    };
+    own.run(&format!("elsewhere::{name}"), test);
 }
 
 /// A registry at an address, and the authority of its certificate, if it speaks TLS.

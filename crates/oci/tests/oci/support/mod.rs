@@ -2,13 +2,15 @@
 
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+pub(crate) mod own_network;
+
 use std::time::Duration;
 
 use xebec_format::digest::Digest;
 use xebec_oci::manifest::{Descriptor, ImageManifest};
 use xebec_oci::media_type::{OCI_CONFIG, OCI_MANIFEST};
 use xebec_oci::{Budget, Client, ClientConfig, Platform, Reference, Repository};
-use xebec_testkit::registry::{Fault, FaultyRegistry};
+use xebec_testkit::registry::{Fault, FaultyRegistry, Options};
 
 pub(crate) const NAME: &str = "team/app";
 pub(crate) const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
@@ -109,6 +111,26 @@ pub(crate) fn setup() -> (FaultyRegistry, Image) {
     let registry = FaultyRegistry::start().unwrap();
     let image = put_image(&registry, SIZE);
     (registry, image)
+}
+
+/// The same over HTTP/2: a registry with TLS, an image with a layer of this size, and a client that trusts the registry's authority.
+pub(crate) fn setup_http2(size: usize) -> (FaultyRegistry, Image, Client) {
+    let options = Options {
+        tls: true,
+        ..Options::default()
+    };
+    let registry = FaultyRegistry::with(options).unwrap();
+    let image = put_image(&registry, size);
+    let directory = tempfile::tempdir().unwrap();
+    let ca = directory.path().join("ca.pem");
+    std::fs::write(&ca, registry.ca_pem().unwrap()).unwrap();
+    // The client reads the file when it is made.
+    let trusting = ClientConfig {
+        ca_files: vec![ca],
+        ..config()
+    };
+    let client = Client::new(trusting).unwrap();
+    (registry, image, client)
 }
 
 pub(crate) fn status(code: u16, retry_after: Option<&str>) -> Fault {
