@@ -1,0 +1,41 @@
+//! What a host and a registry of Xebec say to each other beyond the distribution specification, as bytes
+//! (docs/formats/native-service.md).
+//!
+//! Promise: a message that is read keeps all limits that are named here, so that code that uses it need not look again. Reading a
+//! message takes memory in proportion to its bytes. Nothing here is believed: a host verifies each answer as if it had asked for that alone.
+//!
+//! May use: `format`, for digests, and no other crate of Xebec.
+
+pub mod runs;
+pub mod start_answer;
+pub mod start_request;
+
+/// The header by which each answer of the distribution API says which versions of the start answer the registry gives: numbers with
+/// commas between them.
+pub const HEADER: &str = "xebec-native";
+/// The value of [`HEADER`] by this version of Xebec.
+pub const VERSIONS: &str = "1";
+/// The name of the extension, as discovery has it (distribution specification, "Extensions").
+pub const EXTENSION: &str = "_xebec";
+/// The endpoint below a repository that answers a start.
+pub const START: &str = "_xebec/start";
+
+/// Whether a registry that sends this value of [`HEADER`] gives start answers of a version that is read here.
+pub fn is_spoken(value: &str) -> bool {
+    value.split(',').any(|version| version.trim() == VERSIONS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_registries_go_on_to_say_version_1() {
+        for spoken in ["1", "1,2", "2, 1 ,3"] {
+            assert!(is_spoken(spoken), "{spoken}");
+        }
+        for unspoken in ["", "2", "11", "1.0", "yes"] {
+            assert!(!is_spoken(unspoken), "{unspoken}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What a host sends that starts a service: which image it wants, which service, and what it has already.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use xebec_format::digest::Digest;
+
+use crate::runs::PageRuns;
+
+/// The media type of a request.
+pub const TYPE: &str = "application/vnd.xebec.start-request.v1+json";
+/// The longest request, in bytes.
+pub const MAX_SIZE: usize = 1 << 20;
+/// The most layers that a host tells of.
+pub const MAX_LAYERS: usize = 512;
+/// The most words of a command line.
+pub const MAX_WORDS: usize = 1024;
+
+/// What a host wants, and what it has. Nothing in it decides what may be read: only the caller's rights in the repository do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartRequest {
+    /// The tag or the digest of the manifest, or of the image index that leads to it.
+    pub reference: String,
+    /// The platform: `linux/arm64/v8`.
+    pub platform: String,
+    /// The service whose pages are wanted; `None` if no pages are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<WantedService>,
+    /// Layers that the host holds, by their digests. A host tells them only to registries that are listed for it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<Digest, HeldLayer>,
+}
+
+/// A service, without its words: the registry compares them with those of recordings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WantedService {
+    /// Replaces the image's entrypoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entrypoint: Option<Vec<WordHash>>,
+    /// Replaces the image's command if not empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub command: Vec<WordHash>,
+    /// The command is said later, and may be another one of the image.
+    #[serde(default)]
+    pub is_said_later: bool,
+}
+
+/// The first eight bytes of the SHA-256 of a word, as hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WordHash(String);
+
+impl WordHash {
+    /// The hash of a word.
+    pub fn of(word: &str) -> Self {
+        Self(Digest::of(word.as_bytes()).hex().chars().take(16).collect())
+    }
+}
+
+/// A layer that a host holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldLayer {
+    /// By which index.
+    pub index: Digest,
+    /// The pages of its data space that are there.
+    #[serde(default)]
+    pub pages: PageRuns,
+}
+
+/// Why a request is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// More than [`MAX_SIZE`].
+    #[error("the request has more than {MAX_SIZE} bytes")]
+    TooLong,
+    /// No JSON, or a field is missing or wrong.
+    #[error("the request cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    /// More than [`MAX_LAYERS`] or [`MAX_WORDS`].
+    #[error("the request names more than {MAX_LAYERS} layers or {MAX_WORDS} words")]
+    TooMany,
+}
+
+impl StartRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// If it is none, or beyond a limit.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RequestError> {
+        if bytes.len() > MAX_SIZE {
+            return Err(RequestError::TooLong);
+        }
+        let request: Self = serde_json::from_slice(bytes)?;
+        let words = request.service.iter().map(|service| {
+            let entrypoint = service.entrypoint.as_ref().map_or(0, Vec::len);
+            entrypoint + service.command.len()
+        });
+        match request.held.len() > MAX_LAYERS || words.sum::<usize>() > MAX_WORDS {
+            true => Err(RequestError::TooMany),
+            false => Ok(request),
+        }
+    }
+
+    /// The request as it is sent. What the host has is left out as far as the request would be too long otherwise, the layers with
+    /// the most runs first.
+    pub fn encode(mut self) -> Vec<u8> {
+        let by_runs = |(digest, layer): (&Digest, &HeldLayer)| (layer.pages.runs().len(), *digest);
+        loop {
+            // Every value of these types has a JSON form.
+            let bytes = serde_json::to_vec(&self).unwrap_or_default();
+            if bytes.len() <= MAX_SIZE && self.held.len() <= MAX_LAYERS {
+                return bytes;
+            }
+            let Some((_, longest)) = self.held.iter().map(by_runs).max() else {
+                return bytes;
+            };
+            self.held.remove(&longest);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::single_range_in_vec_init,
+    reason = "a test that cannot go on should stop"
+)]
+mod tests {
+    use super::*;
+
+    fn request() -> StartRequest {
+        let layer = HeldLayer {
+            index: Digest::of(b"index"),
+            pages: PageRuns::new(vec![0..3, 7..9]),
+        };
+        StartRequest {
+            reference: "latest".to_owned(),
+            platform: "linux/amd64".to_owned(),
+            service: Some(WantedService {
+                command: vec![WordHash::of("serve")],
+                ..WantedService::default()
+            }),
+            held: BTreeMap::from([(Digest::of(b"layer"), layer)]),
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        let bytes = request().encode();
+        assert_eq!(StartRequest::decode(&bytes).unwrap(), request());
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.contains("[0,3,4,2]") && !text.contains("serve"), "{text}");
+        let least = br#"{"reference": "1", "platform": "linux/amd64", "later": 1}"#;
+        assert_eq!(StartRequest::decode(least).unwrap().service, None);
+    }
+
+    #[test]
+    fn limits() {
+        assert!(matches!(
+            StartRequest::decode(&vec![b' '; MAX_SIZE + 1]),
+            Err(RequestError::TooLong)
+        ));
+        assert!(matches!(StartRequest::decode(b"{}"), Err(RequestError::Json(_))));
+        let layers = |count: usize, runs: u64| {
+            let pages = PageRuns::new((0..runs).map(|place| place * 9..place * 9 + 1).collect());
+            let held = (0..count).map(|number| {
+                let layer = HeldLayer {
+                    index: Digest::of(b"index"),
+                    pages: pages.clone(),
+                };
+                (Digest::of(&number.to_le_bytes()), layer)
+            });
+            StartRequest {
+                held: held.collect(),
+                ..request()
+            }
+        };
+        let many = serde_json::to_vec(&layers(MAX_LAYERS + 1, 0)).unwrap();
+        assert!(matches!(StartRequest::decode(&many), Err(RequestError::TooMany)));
+        let cut = StartRequest::decode(&layers(MAX_LAYERS + 1, 0).encode()).unwrap();
+        assert_eq!(cut.held.len(), MAX_LAYERS);
+        let cut = StartRequest::decode(&layers(20, 30_000).encode()).unwrap();
+        assert!((5..20).contains(&cut.held.len()), "{}", cut.held.len());
+        let service = WantedService {
+            command: vec![WordHash::of("a"); MAX_WORDS + 1],
+            ..WantedService::default()
+        };
+        let words = StartRequest {
+            service: Some(service),
+            ..request()
+        };
+        assert!(matches!(
+            StartRequest::decode(&words.encode()),
+            Err(RequestError::TooMany)
+        ));
+    }
+}
