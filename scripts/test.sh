@@ -4,7 +4,8 @@
 #   scripts/test.sh all | lint | unit | e2e | smoke | fuzz
 #
 # Every check runs even if an earlier one failed. The last line counts all of them: single checks, the cases that `cargo test` reports,
-# and the end-to-end cases. A check that cannot run here is counted as skipped, with a line that begins with SKIPPED and says why.
+# and the end-to-end cases. A check that cannot run here is counted as skipped, with a line that begins with SKIPPED and says why. Up to
+# three tests of a part that failed are tried once more, alone; those that pass then have a line that begins with FLAKY before the last one.
 #
 # Before it, a table shows how long each part took beside its budget, and the ten slowest cases. Going over a budget is shown
 # and fails nothing: machines differ, and so does what is built already.
@@ -34,7 +35,7 @@ BUDGET_OF_ALL=2200
 SLOWEST=10
 
 passed=0 failed=0 skipped=0
-failures=()
+failures=() flaky=()
 began=$(date +%s)
 parts=()
 declare -A took=()
@@ -117,8 +118,11 @@ counted() {
         /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; s += $5 }
         END { print p+0; print f+0; print s+0 }' "$log")
     [[ $status -ne 0 && ${counts[1]} -eq 0 ]] && counts[1]=1
+    mapfile -t -O ${#flaky[@]} flaky < <(grep '^FLAKY ' "$log")
+    # All that failed has passed at a second try.
+    [[ $status -eq 0 ]] && counts[1]=0
     # Named once more at the end, with the first of what an end-to-end case says of it: the whole is long.
-    mapfile -t -O ${#failures[@]} failures < <(awk '
+    [[ $status -eq 0 ]] || mapfile -t -O ${#failures[@]} failures < <(awk '
         /^test .* \.\.\. / { said = / \.\.\. FAILED/ ? 1 : 9; if (said == 1) print "  " $2; next }
         /^     ./ && said < 6 { if (said) print; said++; next }
         { said = 9 }' "$log")
@@ -236,6 +240,7 @@ esac
 
 summarize_times
 printf '\n'
+[[ ${#flaky[@]} -eq 0 ]] || printf '%s\n' "${flaky[@]}"
 for failure in "${failures[@]}"; do [[ $failure == ' '* ]] && printf '%s\n' "$failure" || printf 'FAILED %s\n' "$failure"; done
 printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
 [[ $failed -eq 0 ]]

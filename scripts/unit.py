@@ -4,18 +4,22 @@
     scripts/unit.py [ARGUMENT...]     the arguments are for the test programs: a filter, --show-output
 
 `cargo test` runs one program after the other, and the slow ones mostly wait: for servers, databases, timeouts. What a program prints is
-shown as a whole when it has ended, under a line as cargo's. The exit code is 1 if a program failed.
+shown as a whole when it has ended, under a line as cargo's. A few tests that failed are tried once more when all programs have ended,
+one at a time, and those that pass then are named as FLAKY. The exit code is 1 if a program failed otherwise.
 """
 
 import concurrent.futures
 import json
 import os
+import re
 import subprocess
 import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # It tries all that the registry's store does over each of four pairs of engines.
 LONGEST = "store"
+# Up to so many tests are tried once more: a machine that is busy with others can make a test fail. More failures have another cause.
+TRIED_AGAIN = 3
 BUILD = ["cargo", "test", "--workspace", "--locked", "--lib", "--bins", "--tests", "--no-run", "--message-format=json-render-diagnostics"]
 
 
@@ -46,6 +50,41 @@ def run(program, arguments):
     return ended.returncode, ended.stdout
 
 
+def failed_tests(printed):
+    """The names of the tests that a program says have failed; none if it ended without saying so."""
+    named = re.findall(rb"^test (\S+)(?: - should panic)? \.\.\. FAILED$", printed, re.MULTILINE)
+    # What a test prints by itself can look like that: the list at the end is the program's own.
+    last = printed.rpartition(b"\nfailures:\n")[2].split(b"\n\n")[0]
+    listed = [line.strip() for line in last.splitlines()]
+    return [name.decode() for name in listed if name and name in named]
+
+
+def title(program):
+    """The line that cargo prints before a program runs, and how a failure of it is named."""
+    source = os.path.relpath(program["target"]["src_path"], os.path.dirname(program["manifest_path"]))
+    kind = "" if "test" in program["target"]["kind"] else "unittests "
+    name = f"{source} of {program['package_id'].split('#')[0].rsplit('/', 1)[-1]}"
+    return f"\n     Running {kind}{source} ({program['executable']})\n".encode(), name
+
+
+def show(program, printed):
+    sys.stdout.buffer.write(title(program)[0] + printed)
+    sys.stdout.flush()
+
+
+def fails_again(program, tests):
+    """Runs these tests of a program alone; whether one fails again."""
+    code, printed = run(program, ["--exact", "--show-output", *tests])
+    show(program, printed)
+    # A program that runs none of them succeeds, too.
+    ran = f"test result: ok. {len(tests)} passed;".encode()
+    if code or ran not in printed:
+        return True
+    for test in tests:
+        print(f"FLAKY {title(program)[1]}, {test}: it failed first, and passed alone")
+    return False
+
+
 def main():
     failed = []
     with concurrent.futures.ThreadPoolExecutor(2 * os.cpu_count()) as pool:
@@ -53,16 +92,14 @@ def main():
         for ended in concurrent.futures.as_completed(running):
             program = running[ended]
             code, printed = ended.result()
-            source = os.path.relpath(program["target"]["src_path"], os.path.dirname(program["manifest_path"]))
-            kind = "" if "test" in program["target"]["kind"] else "unittests "
-            title = f"     Running {kind}{source} ({program['executable']})\n"
-            sys.stdout.buffer.write(b"\n" + title.encode() + printed)
-            sys.stdout.flush()
+            show(program, printed)
             if code:
-                failed.append(f"{source} of {program['package_id'].split('#')[0].rsplit('/', 1)[-1]}: exit code {code}")
-    for line in failed:
-        print(f"failed: {line}")
-    sys.exit(1 if failed else 0)
+                failed.append((program, code, failed_tests(printed)))
+    count = sum(len(tests) for _, _, tests in failed)
+    again = [each for each in failed if not each[2] or count > TRIED_AGAIN or fails_again(each[0], each[2])]
+    for program, code, _ in again:
+        print(f"failed: {title(program)[1]}: exit code {code}")
+    sys.exit(1 if again else 0)
 
 
 if __name__ == "__main__":

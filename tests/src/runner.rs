@@ -3,6 +3,7 @@
 //! For each case the runner starts `unshare`, in it this program as the first process of a process namespace (which reaps orphaned
 //! processes), and in it this program once more as the case. Killing `unshare` kills all.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -28,6 +29,9 @@ const SKIPPED: u8 = 77;
 const WAITING_AT_ONCE: usize = 3;
 /// Cases that run at a time for each processor.
 const AT_ONCE: usize = 2;
+/// Up to so many cases that failed are tried once more, alone: a machine that is busy with others can make a case fail. More failures
+/// than that have another cause.
+const TRIED_AGAIN: usize = 3;
 /// How often the watchdog looks.
 const WATCH: Duration = Duration::from_millis(20);
 
@@ -59,7 +63,8 @@ enum Verdict {
 }
 
 /// Runs the cases that match, as many at a time as `E2E_JOBS` says, and beside them those that take long and little. Then it runs those
-/// that mostly wait, and then one at a time those that need the machine for themselves. It prints the sum. Succeeds when none failed.
+/// that mostly wait, and then one at a time those that need the machine for themselves. A few that failed are tried once more, and
+/// those that pass then are named as `FLAKY`. It prints the sum. Succeeds when none failed, or none twice.
 pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
     let chosen = |case: &&Case| filters.is_empty() || filters.iter().any(|part| case.name.contains(part));
     let sum = Mutex::new(Sum::default());
@@ -84,12 +89,21 @@ pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
             }
         });
     }
-    let sum = sum.into_inner();
+    let mut sum = sum.into_inner();
+    let failed: Vec<&Case> = cases
+        .iter()
+        .filter(|case| sum.failed.contains(&case.name))
+        .collect();
+    if failed.len() <= TRIED_AGAIN {
+        sum.try_again(&failed);
+    }
     println!(
         "\n{} passed, {} failed, {} skipped",
-        sum.passed, sum.failed, sum.skipped
+        sum.passed,
+        sum.failed.len(),
+        sum.skipped
     );
-    if sum.failed == 0 {
+    if sum.failed.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -129,7 +143,8 @@ fn next<'a>(waiting: &Mutex<impl Iterator<Item = &'a Case>>) -> Option<&'a Case>
 #[derive(Default)]
 struct Sum {
     passed: usize,
-    failed: usize,
+    /// The names of those that failed.
+    failed: BTreeSet<String>,
     skipped: usize,
 }
 
@@ -137,15 +152,35 @@ impl Sum {
     /// Prints how a case ended, and counts it.
     fn add(&mut self, case: &Case, result: Result<(Verdict, String)>, took: Duration) {
         let (verdict, output) = result.unwrap_or_else(|error| (Verdict::Failed, format!("{error:#}\n")));
-        let (word, count) = match verdict {
-            Verdict::Passed => ("ok", &mut self.passed),
-            Verdict::Failed => ("FAILED", &mut self.failed),
-            Verdict::Skipped => ("SKIPPED", &mut self.skipped),
+        let word = match verdict {
+            Verdict::Passed => {
+                self.passed += 1;
+                "ok"
+            }
+            Verdict::Failed => {
+                self.failed.insert(case.name.clone());
+                "FAILED"
+            }
+            Verdict::Skipped => {
+                self.skipped += 1;
+                "SKIPPED"
+            }
         };
-        *count += 1;
         println!("test {} ... {word} ({:.1} s)", case.name, took.as_secs_f64());
         output.lines().for_each(|line| println!("     {line}"));
         let _ = io::stdout().flush();
+    }
+
+    /// Runs cases that failed once more, one at a time. Those that pass are named, since a test that fails now and then is a defect.
+    fn try_again(&mut self, failed: &[&Case]) {
+        for case in failed {
+            self.failed.remove(&case.name);
+            let started = Instant::now();
+            self.add(case, run_isolated(case), started.elapsed());
+            if !self.failed.contains(&case.name) {
+                println!("FLAKY {}: it failed first, and passed alone", case.name);
+            }
+        }
     }
 }
 
