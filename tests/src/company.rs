@@ -23,6 +23,7 @@ const LIGHT: &[&str] = &[
     "power/cut-under-load",
     "preparing/killed-while-it-serves",
     "quota/killed-midway",
+    "runtime/ahead-list",
     "runtime/merge-reaches-others",
     "runtime/power-cut",
 ];

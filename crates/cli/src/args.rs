@@ -47,7 +47,7 @@ pub(crate) use daemon::{DaemonCommand, StartArgs};
 pub(crate) use diagnosis::{DoctorArgs, ExplainArgs};
 pub(crate) use exec::{CopyArgs, ExecArgs, StatsArgs, TopArgs};
 pub(crate) use image::{ImageArgs, Pull};
-pub(crate) use images::{CheckArgs, IndexArgs, ListImagesArgs, MountArgs, PullArgs, RmiArgs};
+pub(crate) use images::{CheckArgs, IndexArgs, ListImagesArgs, MountArgs, PrefetchArgs, PullArgs, RmiArgs};
 pub(crate) use inspect::{InspectArgs, InspectType};
 pub(crate) use install::InstallArgs;
 pub(crate) use json::Json;
@@ -218,6 +218,8 @@ pub(crate) enum Command {
     Record(Box<RecordArgs>),
     /// Make an image known to this host; with --complete, fetch all of it.
     Pull(PullArgs),
+    /// Fetch what services of an image read at their start, before one of them is started.
+    Prefetch(PrefetchArgs),
     /// Store a login for a registry, once the registry has taken it.
     Login(LoginArgs),
     /// Remove a login for a registry.

@@ -14,6 +14,7 @@
 
 // First, for its macros: all other modules print with them.
 #[macro_use]
+mod prefetch;
 mod print;
 
 mod args;
@@ -208,6 +209,7 @@ fn execute_in(paths: &Paths, command: Command, report: Option<report::Report>) -
         Command::Index(args) => images::index(paths, &args)?,
         Command::Record(args) => record::record(paths, &args)?,
         Command::Pull(args) => images::pull(paths, &args)?,
+        Command::Prefetch(args) => prefetch::prefetch(paths, &args)?,
         Command::Login(args) => login::login(paths, &args)?,
         Command::Logout(args) => login::logout(paths, &args)?,
         Command::CtrPull(args) => ctr_pull::ctr_pull(paths, &args)?,

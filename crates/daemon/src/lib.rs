@@ -9,7 +9,8 @@
 //!   for a holder; `view_lease`: takes or builds the view of a request; `pulls`: brings images here without a view; `completion`:
 //!   fetches whole layers; `proofs`: proves them; `removal`: removes and pins images; `ending`: when the daemon may end;
 //!   `stopping`: gives up the work that requests wait for.
-//! * `runtime_images`: loads runtime images, `load_ahead` with a pull; `injections`: into which layers their pages may go;
+//! * `runtime_images`: loads runtime images, `load_ahead` with a pull, `prefetch` before a start: for a command, and
+//!   `prefetch_list` for the images that the settings list; `injections`: into which layers their pages may go;
 //!   `prefill`: prefills the page cache of a view with them; `integrity_check`: compares unverified pages of earlier recordings
 //!   before a stricter reader uses the layer; `corrections`: the alarm when they were wrong.
 //! * `starts`: watches the reads of services while they start; `start_reports`, `start_facts`: report it; `learning`: the profile
@@ -52,6 +53,8 @@ mod metrics_server;
 mod mounts;
 mod openmetrics;
 mod order;
+mod prefetch;
+mod prefetch_list;
 mod prefill;
 mod preparation;
 mod proofs;

@@ -14,6 +14,7 @@ use crate::loaded_images::Loadings;
 use crate::metrics::Metrics;
 use crate::mounts::Mounts;
 use crate::order::Order;
+use crate::prefetch::Prefetches;
 use crate::pulls::Pulls;
 use crate::quota::Quota;
 use crate::removal::Removal;
@@ -30,6 +31,7 @@ pub(crate) struct Requests {
     pub(crate) start_reports: Arc<StartReports>,
     pub(crate) loadings: Arc<Loadings>,
     pub(crate) pulls: Arc<Pulls>,
+    pub(crate) prefetches: Arc<Prefetches>,
     pub(crate) quota: Arc<Quota>,
     pub(crate) removal: Arc<Removal>,
     pub(crate) status: Arc<StatusReports>,
@@ -81,6 +83,10 @@ impl Requests {
             }
             Request::Release { view, holder } => self.mounts.release(view.as_deref(), &holder).await,
             Request::Pull { image, complete } => Box::pin(self.pulls.pull(&image, complete, report)).await,
+            Request::Prefetch(wanted) => {
+                let prefetched = Box::pin(self.prefetches.prefetch(&wanted, report)).await?;
+                Ok(Reply::Prefetched(Box::new(prefetched)))
+            }
             Request::Prove { image } => Box::pin(self.pulls.prove_image(&image, report)).await,
             Request::Cache => self.survey().await,
             Request::Collect { target, dry_run } => self.collect(target, dry_run).await,

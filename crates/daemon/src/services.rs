@@ -18,6 +18,7 @@ use crate::ending::Ending;
 use crate::explain::Explanations;
 use crate::history_writer::HistoryWriter;
 use crate::metrics::Metrics;
+use crate::prefetch_list::PrefetchList;
 use crate::proofs::Proofs;
 use crate::quota::Quota;
 use crate::removal::Removal;
@@ -49,6 +50,7 @@ pub(crate) struct Services {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) quota: Arc<Quota>,
     pub(crate) upkeep: Arc<Upkeep>,
+    pub(crate) prefetch_list: Arc<PrefetchList>,
     pub(crate) durability: Arc<Durability>,
     pub(crate) cleanup: Arc<ViewCleanup>,
     pub(crate) ending: Arc<Ending>,
@@ -80,6 +82,11 @@ impl Services {
         let layers = made.layers(opened);
         // 7. Those that work without being asked.
         let upkeep = Arc::new(made.upkeep(opened));
+        let prefetch_list = Arc::new(PrefetchList {
+            prefetches: made.mounts.prefetches.clone(),
+            images: opened.images.clone(),
+            listed: opened.settings.prefetch.clone(),
+        });
         let Made {
             cache,
             pulls,
@@ -99,6 +106,7 @@ impl Services {
             metrics: reports.metrics,
             quota: cache.quota,
             upkeep,
+            prefetch_list,
             durability: cache.durability,
             cleanup: cache.cleanup,
             ending: cache.ending,
@@ -130,6 +138,7 @@ impl Made {
             start_reports: self.mounts.start_reports.clone(),
             loadings: self.cache.loadings.clone(),
             pulls: self.pulls.pulls.clone(),
+            prefetches: self.mounts.prefetches.clone(),
             quota: self.cache.quota.clone(),
             removal: Arc::new(removal),
             status: self.reports.status.clone(),

@@ -204,6 +204,7 @@ fn start_background_work(
     }
     runtime.spawn(services.history.clone().run());
     runtime.spawn(services.upkeep.clone().run());
+    runtime.spawn(services.prefetch_list.clone().run());
     runtime.spawn(containers::run(opened.images.paths().clone()));
 }
 

@@ -17,6 +17,14 @@
 //! image_service = "/run/containerd/containerd.sock"   # pass Kubernetes' image service on to there, and keep its logins
 //! login_age = "720h"        # how long a login is kept that no pull brings again; for as long as there is room by default
 //! docker_config = "/root/.docker/config.json"   # credentials for images that containerd asks for
+//!
+//! [[prefetch]]              # images whose start-up pages are here before they are started; see docs/starts-ahead.md
+//! image = "registry.example.com/app:stable"
+//! services = ["nginx -g"]   # those that begin so; all that were recorded by default
+//! complete = "2h"           # bring all of the image in, too, within about that time; not by default
+//! every = "5m"              # how often the registry is asked whether the tag has moved; the default
+//! platform = "linux/arm64"  # the host's by default
+//! docker_config = "/root/.docker/config.json"   # credentials
 //! ```
 
 use std::net::SocketAddr;
@@ -27,6 +35,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use xebec_kernel::size::Bytes;
 use xebec_oci::config::duration_text;
+use xebec_oci::{Platform, Reference};
 
 use crate::failure::{Failure, FailureKind};
 use crate::paths::Paths;
@@ -58,6 +67,9 @@ pub struct Settings {
     pub learn: bool,
     /// Whether and where containerd is served.
     pub snapshotter: SnapshotterSettings,
+    /// Images whose start-up pages are brought in before they are started.
+    #[serde(deserialize_with = "prefetched_images")]
+    pub prefetch: Vec<PrefetchSettings>,
     /// The settings that were given on the command line, for a daemon that starts itself again.
     #[serde(skip)]
     pub given: Overrides,
@@ -74,8 +86,76 @@ impl Default for Settings {
             log: LogFormat::Text,
             learn: false,
             snapshotter: SnapshotterSettings::default(),
+            prefetch: Vec::new(),
             given: Overrides::new(),
         }
+    }
+}
+
+/// The most images of which start-up pages are brought in before they are started: each costs its registry a request now and then.
+const MOST_PREFETCHED: usize = 200;
+/// A registry is not asked more often than this whether a tag has moved.
+const LEAST_EVERY: Duration = Duration::from_secs(10);
+
+/// An image whose start-up pages are brought in before it is started.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrefetchSettings {
+    /// The image, by its reference.
+    pub image: String,
+    /// The services, by the begin of their command lines; all that were recorded if there is none.
+    #[serde(default)]
+    pub services: Vec<String>,
+    /// All of the image is brought in, too, within about this time.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub complete: Option<Duration>,
+    /// How often the registry is asked whether the reference leads to another image.
+    #[serde(default = "usual_every", with = "duration_text")]
+    pub every: Duration,
+    /// The platform; the host's when absent.
+    #[serde(default)]
+    pub platform: Option<String>,
+    /// A docker `config.json` with credentials.
+    #[serde(default)]
+    pub docker_config: Option<PathBuf>,
+}
+
+fn usual_every() -> Duration {
+    Duration::from_secs(300)
+}
+
+fn prefetched_images<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<PrefetchSettings>, D::Error> {
+    let images = Vec::<PrefetchSettings>::deserialize(deserializer)?;
+    match images.len() > MOST_PREFETCHED {
+        true => {
+            let message = format!(
+                "prefetch lists {} images; {MOST_PREFETCHED} are allowed",
+                images.len()
+            );
+            return Err(serde::de::Error::custom(message));
+        }
+        false => images.iter().try_for_each(check_prefetched)?,
+    }
+    Ok(images)
+}
+
+fn check_prefetched<E: serde::de::Error>(image: &PrefetchSettings) -> Result<(), E> {
+    let wrong = |problem: String| Err(E::custom(format!("prefetch of {:?}: {problem}", image.image)));
+    if let Err(error) = image.image.parse::<Reference>() {
+        return wrong(error.to_string());
+    }
+    if let Some(Err(error)) = image
+        .platform
+        .as_ref()
+        .map(|platform| platform.parse::<Platform>())
+    {
+        return wrong(error.to_string());
+    }
+    match image.every < LEAST_EVERY {
+        true => wrong(format!("every is below {} s", LEAST_EVERY.as_secs())),
+        false => Ok(()),
     }
 }
 

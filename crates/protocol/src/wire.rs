@@ -14,9 +14,9 @@ use std::path::PathBuf;
 
 pub use cache::{CacheReport, CachedLayerInfo, Collected, CollectedLayer, Forgotten};
 pub use holder::{Holder, LayerPair, users};
-pub use loaded::Loaded;
+pub use loaded::{Loaded, Prefetched, PrefetchedService};
 pub use request::{
-    Allowed, Completion, ImagePart, ImageRequest, PullPolicy, Purpose, Request, ServiceCommand,
+    Allowed, Completion, ImagePart, ImageRequest, Prefetch, PullPolicy, Purpose, Request, ServiceCommand,
 };
 use serde::{Deserialize, Serialize};
 pub use status::{Counters, ProcessStatus, SnapshotStatus, Status, SuspectStatus, ViewStatus};
@@ -119,6 +119,8 @@ pub enum Reply {
         /// Bytes fetched.
         bytes: u64,
     },
+    /// Final: what services of an image read at their start is here.
+    Prefetched(Box<Prefetched>),
     /// Final: the proof's result for each layer.
     Proved {
         /// The results, by layer.

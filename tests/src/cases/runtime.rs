@@ -1,6 +1,7 @@
 //! Runtime images: what a service touches at its start is recorded once, and comes by one request at every other start;
 //! never wrong bytes, whatever becomes of the recording or of its author.
 
+mod ahead;
 mod concurrent_starts;
 mod disk;
 mod explain;
@@ -42,6 +43,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case("five-requests", starts::five_requests),
         case("config-elsewhere", starts::config_elsewhere),
         case("user", starts::user),
+        case("ahead-command", ahead::command),
+        case("ahead-complete", ahead::complete),
+        case("ahead-list", ahead::list),
         case("explain-start", explain::another_path),
         case("explain-shared", explain::others_on_the_view),
         case("explain-two-starts", explain::two_starts),

@@ -78,6 +78,29 @@ pub(crate) struct PullArgs {
     pub(crate) json: bool,
 }
 
+/// `xebec prefetch`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    xebec prefetch registry.example.com/app:1.4                   all services that were recorded\n  \
+    xebec prefetch --service \"nginx -g\" registry.example.com/app:1.4\n  \
+    xebec prefetch --complete=30m registry.example.com/app:1.4    and then all of the image, within about half an hour\n\n\
+    The list [[prefetch]] in daemon.toml does the same whenever a tag moves.")]
+pub(crate) struct PrefetchArgs {
+    /// The image.
+    #[command(flatten)]
+    pub(crate) image: ImageArgs,
+    /// Only services whose command lines begin with this; may be given several times.
+    #[arg(long = "service", value_name = "COMMAND")]
+    pub(crate) services: Vec<String>,
+    /// Fetch the rest of the image, too; with a deadline, slowly enough to end by then (90s, 10m).
+    #[arg(long, value_name = "DEADLINE", num_args = 0..=1, require_equals = true, default_missing_value = "0s",
+        value_parser = crate::text::parse_duration)]
+    pub(crate) complete: Option<std::time::Duration>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `xebec images`.
 #[derive(Debug, Args)]
 pub(crate) struct ListImagesArgs {

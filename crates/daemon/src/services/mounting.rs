@@ -10,6 +10,7 @@ use crate::containers;
 use crate::injections::Injections;
 use crate::load_ahead::LoadAhead;
 use crate::mounts::Mounts;
+use crate::prefetch::Prefetches;
 use crate::runtime_images::RuntimeImages;
 use crate::start_reports::StartReports;
 use crate::start_table::StartTable;
@@ -21,6 +22,7 @@ use crate::view_read_ahead::ViewReadAhead;
 pub(super) struct MountServices {
     pub(super) read_ahead: Arc<ViewReadAhead>,
     pub(super) load_ahead: Arc<LoadAhead>,
+    pub(super) prefetches: Arc<Prefetches>,
     pub(super) start_table: Arc<StartTable>,
     pub(super) start_reports: Arc<StartReports>,
     pub(super) starts: Arc<Starts>,
@@ -43,6 +45,7 @@ impl MountServices {
             cleanup: cache.cleanup.clone(),
             ending: cache.ending.clone(),
         });
+        let prefetches = Arc::new(prefetches(opened, cache, pulls, &runtime_images, background));
         let start_table = Arc::new(StartTable::default());
         let start_reports = Arc::new(start_reports(opened, &start_table));
         let starts = Arc::new(Starts {
@@ -75,6 +78,7 @@ impl MountServices {
         Self {
             read_ahead,
             load_ahead,
+            prefetches,
             start_table,
             start_reports,
             starts,
@@ -103,6 +107,26 @@ fn runtime_images(
         views: opened.views.clone(),
         injections: Arc::new(injections),
         loadings: cache.loadings.clone(),
+        background: background.clone(),
+    }
+}
+
+fn prefetches(
+    opened: &Opened,
+    cache: &CacheServices,
+    pulls: &PullServices,
+    runtime_images: &Arc<RuntimeImages>,
+    background: &Background,
+) -> Prefetches {
+    Prefetches {
+        preparation: pulls.preparation.clone(),
+        runtime_images: runtime_images.clone(),
+        completions: pulls.completions.clone(),
+        fills: opened.fills.clone(),
+        quota: cache.quota.clone(),
+        cleanup: cache.cleanup.clone(),
+        ending: cache.ending.clone(),
+        stopping: cache.stopping.clone(),
         background: background.clone(),
     }
 }

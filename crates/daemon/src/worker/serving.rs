@@ -17,6 +17,7 @@ use xebec_views::views::Views;
 use super::orders::Orders;
 use crate::background::run_without_turn;
 use crate::ending::Ending;
+use crate::prefetch_list::PrefetchList;
 use crate::requests::Requests;
 use crate::server;
 use crate::services::{Opened, Services};
@@ -57,6 +58,7 @@ pub(super) struct Serving {
     ending: Arc<Ending>,
     cleanup: Arc<ViewCleanup>,
     snapshots: Arc<Snapshots>,
+    prefetch_list: Arc<PrefetchList>,
     views: Arc<Views>,
     suspects: Arc<Suspects>,
     journal: Arc<Journal>,
@@ -74,6 +76,7 @@ impl Serving {
             ending: services.ending.clone(),
             cleanup: services.cleanup.clone(),
             snapshots: services.snapshots.clone(),
+            prefetch_list: services.prefetch_list.clone(),
             views: opened.views.clone(),
             suspects: opened.suspects.clone(),
             journal: opened.journal.clone(),
@@ -192,8 +195,8 @@ impl Serving {
     fn is_unused(&self) -> bool {
         // A service manager's service stays until it is stopped.
         let is_own = self.journal.custody() == Custody::Own;
-        // containerd cannot start a worker.
-        let is_awaited = self.snapshots.are_served();
+        // containerd cannot start a worker, and nobody else keeps listed images ready.
+        let is_awaited = self.snapshots.are_served() || !self.prefetch_list.is_empty();
         is_own
             && !is_awaited
             && self.views.are_unused()

@@ -1,5 +1,7 @@
 //! The result of loading the runtime image of a service.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 use xebec_trust::Root;
@@ -38,4 +40,26 @@ impl Loaded {
             ..Self::default()
         }
     }
+}
+
+/// What was brought in of an image before a service of it starts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Prefetched {
+    /// The image's manifest.
+    pub manifest: Digest,
+    /// The services, the last recorded first.
+    pub services: Vec<PrefetchedService>,
+    /// Whether all of the image is here.
+    pub complete: bool,
+}
+
+/// A service whose start-up pages were brought in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PrefetchedService {
+    /// Its command line.
+    pub argv: Vec<String>,
+    /// Variables that tell it from others.
+    pub env: BTreeMap<String, String>,
+    /// How that went.
+    pub loaded: Loaded,
 }

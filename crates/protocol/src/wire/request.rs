@@ -103,6 +103,17 @@ pub struct ServiceCommand {
     pub is_said_later: bool,
 }
 
+/// What is brought in of an image before a service of it starts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Prefetch {
+    /// The image.
+    pub image: ImageRequest,
+    /// The services: those whose command lines begin with one of these. All that were recorded if there is none.
+    pub services: Vec<String>,
+    /// Bring all of the image in, too, before the answer.
+    pub completion: Option<Completion>,
+}
+
 /// A request of the command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
@@ -153,6 +164,8 @@ pub enum Request {
         /// Bring everything in.
         complete: bool,
     },
+    /// Bring in what services of an image read at their start, before one of them is started.
+    Prefetch(Prefetch),
     /// Compare complete layers with their digests, and so turn other roots of trust into *proven*.
     Prove {
         /// The image.
@@ -218,7 +231,10 @@ pub enum Request {
 impl Request {
     /// Whether an image's layers are to be served for it.
     pub fn wants_image(&self) -> bool {
-        matches!(self, Self::Mount { .. } | Self::Pull { .. } | Self::Prove { .. })
+        matches!(
+            self,
+            Self::Mount { .. } | Self::Pull { .. } | Self::Prefetch(_) | Self::Prove { .. }
+        )
     }
 
     /// Whether the client wants this reply before the final one.
