@@ -9,6 +9,7 @@
 //! A fetch waits for faults that can pass as long as the reader's [`Patience`] allows: the source itself tries again for
 //! that long. A reader that joined the fetch of a less patient one starts another when that fetch gives up.
 
+mod copied;
 mod error;
 mod fetch;
 mod memory;
@@ -31,6 +32,7 @@ use tokio::task::AbortHandle;
 use tracing::error;
 use xebec_format::layer::Window;
 
+pub use copied::LocalContents;
 pub use error::FillError;
 pub use memory::Memory;
 pub use source::{Ask, Blob, BoxFuture, FaultKind, Fetched, Patience, Source, SourceError};

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::warn;
+use tracing::{debug, info, warn};
 use xebec_cache::store::Store;
 use xebec_fill::fill_service::{FillService, ServedLayer, Unfilled};
+use xebec_format::digest::Digest;
+use xebec_format::layer::LayerIndex;
 use xebec_images::facts;
+use xebec_images::images::Images;
+use xebec_images::prepare::PreparedImage;
 use xebec_images::proof::Verdict;
 use xebec_protocol::failure::{Failure, FailureKind};
-use xebec_protocol::wire::Completion;
+use xebec_protocol::wire::{Completion, ImageRequest};
 use xebec_views::sharing::SharedContents;
 use xebec_views::views::Views;
 
@@ -41,6 +45,23 @@ impl Completions {
         }
     }
 
+    /// Brings the digests of the files of an image's layers here, if any layer of this host could have the same files.
+    pub(crate) async fn fetch_contents(
+        &self,
+        images: &Images,
+        request: &ImageRequest,
+        prepared: &mut PreparedImage,
+    ) {
+        if self.shared.is_empty() {
+            return;
+        }
+        for layer in &mut prepared.layers {
+            if !self.store.is_complete(layer.key) {
+                images.fetch_contents(request, &prepared.found, layer).await;
+            }
+        }
+    }
+
     /// Brings layers in while their view is used, if that is asked for.
     pub(crate) fn begin(self: &Arc<Self>, layers: Vec<Arc<ServedLayer>>, completion: Option<Completion>) {
         let Some(completion) = completion else { return };
@@ -63,9 +84,33 @@ impl Completions {
         deadline: Duration,
         in_background: bool,
     ) -> Result<(), Failure> {
+        self.copy_known(served).await;
         let completed = self.fills.complete(served, deadline, in_background).await;
         self.corrections.report_mismatches(served);
         completed.map_err(not_brought_in)
+    }
+
+    /// Copies the files of a layer that other layers of this host have. What cannot be copied is fetched.
+    async fn copy_known(&self, served: &Arc<ServedLayer>) {
+        if self.shared.is_empty() || served.layer().is_complete() {
+            return;
+        }
+        let (store, shared, key) = (self.store.clone(), self.shared.clone(), served.layer().key());
+        let found = tokio::task::spawn_blocking(move || {
+            let index = LayerIndex::decode(&store.index_bytes(key).ok()?).ok()?;
+            let digests = std::fs::read(store.directory().join(key.folder()).join("contents")).ok()?;
+            let is_whole = index.contents.as_ref()?.digest == Digest::of(&digests);
+            is_whole.then(|| shared.local_contents(&store, key, &index, &digests))
+        });
+        let Some(local) = found.await.ok().flatten().filter(|local| !local.is_empty()) else {
+            return;
+        };
+        match served.filler().copy(&Arc::new(local)).await {
+            Ok(0) => {}
+            Ok(spared) => info!(%key, spared, "files that other layers have were copied"),
+            // Fetching meets the same disk, and says so to those that wait.
+            Err(error) => debug!(%key, "files of other layers were not copied: {error}"),
+        }
     }
 
     /// Brings all of a layer in and proves it.

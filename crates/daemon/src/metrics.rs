@@ -140,6 +140,12 @@ impl Metrics {
         );
         byte_counter(
             registry,
+            "xebec_fill_copied",
+            "Plain bytes of these that other layers of this host had",
+            fills.bytes_copied.load(Ordering::Relaxed),
+        );
+        byte_counter(
+            registry,
             "xebec_registry_received",
             "Bytes of all response bodies from registries and token servers",
             network.bytes_received,

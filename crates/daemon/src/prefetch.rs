@@ -147,6 +147,9 @@ impl Prefetches {
             .background
             .run(move || quota.enforce(quota.missing_bytes(&keys)));
         make_room.await?;
+        self.completions
+            .fetch_contents(&self.preparation.images, request, &mut prepared)
+            .await;
         let count = u32::try_from(prepared.layers.len().max(1)).unwrap_or(u32::MAX);
         let each = Duration::from_secs(completion.deadline_seconds) / count;
         let total = prepared.found.layers.iter().map(|layer| layer.size).sum();

@@ -62,6 +62,9 @@ impl Pulls {
         if complete {
             let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
             self.enforce(keys).await?;
+            self.completions
+                .fetch_contents(&self.images, request, &mut prepared)
+                .await;
             let total = prepared.found.layers.iter().map(|layer| layer.size).sum();
             let mut progress = PullProgress::new(&prepared.found.reference, total, report);
             for layer in &prepared.layers {
@@ -88,6 +91,9 @@ impl Pulls {
         let (start, _reservation) = self.preparation.prepare(request, false, None, report).await?;
         let mut prepared = start.image;
         self.preparation.keep(&mut prepared).await?;
+        self.completions
+            .fetch_contents(&self.images, request, &mut prepared)
+            .await;
         let mut layers = Vec::new();
         for layer in &prepared.layers {
             let served = self.fills.serve(layer.key, Some(&layer.index))?;

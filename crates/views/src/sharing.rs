@@ -6,8 +6,11 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::ops::Range;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use xebec_cache::fill::LocalContents;
 use xebec_cache::layer::CachedLayer;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::digest::Digest;
@@ -95,6 +98,44 @@ impl SharedContents {
     /// Whether any contents are known at all.
     pub fn is_empty(&self) -> bool {
         self.known.lock().contents.is_empty()
+    }
+
+    /// The contents of a layer that other layers have, of which this host has hashed each file. `digests` is the layer's contents
+    /// section. Blocks.
+    pub fn local_contents(
+        &self,
+        store: &Store,
+        key: LayerKey,
+        index: &LayerIndex,
+        digests: &[u8],
+    ) -> LocalContents {
+        let mut places: Vec<(Range<u64>, Place)> = {
+            let known = self.known.lock();
+            let files = whole_files(index, digests);
+            let files = files.filter_map(|(extent, _, digest)| {
+                let place = *known.contents.get(&digest)?;
+                let is_it = place.length == extent.length && place.key != key;
+                is_it.then_some((extent.data_offset..extent.data_offset + extent.length, place))
+            });
+            files.collect()
+        };
+        places.sort_unstable_by_key(|(range, _)| range.start);
+        let mut numbers: HashMap<LayerKey, Option<usize>> = HashMap::new();
+        let mut givers = Vec::new();
+        for (_, place) in &places {
+            numbers.entry(place.key).or_insert_with(|| {
+                // It may have been evicted since.
+                givers.push(Arc::new(store.look(place.key).ok()?));
+                Some(givers.len() - 1)
+            });
+        }
+        let mut local = LocalContents::new(givers);
+        for (range, place) in places {
+            if let Some(Some(giver)) = numbers.get(&place.key) {
+                local.add(range, *giver, place.data_offset);
+            }
+        }
+        local
     }
 
     /// Points files of incomplete layers to where their contents are known; new devices are appended.

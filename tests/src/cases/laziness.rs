@@ -1,6 +1,9 @@
 //! Layers that are lazy, layers that are not and say so, and bytes that are never fetched twice.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -27,6 +30,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("one-zstd-frame", one_zstd_frame),
         case("complete", complete),
         case("files-are-shared", files_are_shared),
+        case("files-are-copied", files_are_copied),
         case("fetches-are-shared", fetches_are_shared),
         case("indexes-are-shared", indexes_are_shared),
     ]
@@ -190,6 +194,80 @@ fn files_are_shared(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(
         "8 files of another image read without a fetch".to_owned(),
     ))
+}
+
+/// A whole image of which other layers of this host have most files: only the rest is fetched, and the image is proven as ever. A layer
+/// whose data is damaged gives nothing wrong.
+fn files_are_copied(world: &World) -> Result<Outcome> {
+    let lab = Lab::new(world)?;
+    let files: Vec<(String, Vec<u8>)> = (0..19)
+        .map(|number| (format!("lib/{number:02}"), contents(70 + number, 500_000)))
+        .collect();
+    let own = contents(99, 400_000);
+    let all: Vec<(&str, &[u8])> = files
+        .iter()
+        .map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
+        .collect();
+    let (lower, upper) = all.split_at(10);
+    // In other layers, in another order, beside a file of its own.
+    let other: Vec<(&str, &[u8])> = std::iter::once(("lib/own", own.as_slice()))
+        .chain(all.iter().rev().copied())
+        .collect();
+    let first = lab.push_indexed(&lab::image(&[lower, upper], Compression::Gzip(1))?, "first")?;
+    let image = lab::image(&[&other], Compression::Gzip(9))?;
+    let size: usize = image.layers.iter().map(|layer| layer.bytes.len()).sum();
+    let second = lab.push_indexed(&image, "second")?;
+    let complete = |root: &str, names: &lab::Names| -> Result<u64> {
+        let before = lab.counter(root, "network_bytes").unwrap_or(0);
+        lab.xebec(root, &["pull", "--complete", &names.tag])?
+            .expect(0, &[])?;
+        Ok(lab.counter(root, "network_bytes")? - before)
+    };
+    complete("root", &first)?;
+    let fetched = complete("root", &second)?;
+    ensure!(
+        fetched * 100 <= size as u64 * 12,
+        "{fetched} of {size} bytes were fetched"
+    );
+    let checked = lab.check("root", &second.tag)?;
+    ensure!(
+        checked.wrong == 0 && checked.present == checked.pages,
+        "{checked:?}"
+    );
+    let mnt = lab.mount("root", &second.tag, &["--require-lazy"])?;
+    for (path, wanted) in &other {
+        expect_contents(&mnt.join(path), wanted)?;
+    }
+
+    // A disk that has lost a page of one of the givers.
+    complete("damaged", &first)?;
+    damage(&lab.path("damaged").join("layers"))?;
+    let healed = complete("damaged", &second)?;
+    ensure!(healed > fetched, "the damage was not noticed: {healed} bytes");
+    ensure!(healed < size as u64 / 2, "nothing was copied: {healed} of {size} bytes");
+    let mnt = lab.mount("damaged", &second.tag, &["--require-lazy"])?;
+    for (path, wanted) in &other {
+        expect_contents(&mnt.join(path), wanted)?;
+    }
+    Ok(Outcome::Passed(format!(
+        "{fetched} of {size} bytes with most files here, {healed} with a damaged one"
+    )))
+}
+
+/// Writes over the middle of the largest data file of a cache.
+fn damage(layers: &Path) -> Result<()> {
+    let mut files = Vec::new();
+    for layer in fs::read_dir(layers)? {
+        let layer = layer?.path();
+        for index in fs::read_dir(&layer).into_iter().flatten() {
+            let data = index?.path().join("data");
+            files.extend(fs::metadata(&data).map(|status| (status.len(), data)));
+        }
+    }
+    let (length, data) = files.into_iter().max().context("no data file")?;
+    let file = fs::OpenOptions::new().write(true).open(data)?;
+    file.write_all_at(&[0x5a; 4096], length / 2 & !0xfff)?;
+    Ok(())
 }
 
 /// A reader and a `pull --complete` of the same image, for longer than the daemon takes to forget what no view uses,

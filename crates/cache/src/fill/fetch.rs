@@ -214,17 +214,25 @@ impl Filler {
             })?;
         reached(Stage::Verified);
         progress.enter(Phase::Disk);
-        let written = self.layer.write_span(index, &plain);
+        let written = self.write(index, &plain);
         progress.enter(Phase::Verify);
-        let compared = written.map_err(|error| FillError::Disk {
-            layer,
-            span: index,
-            full: matches!(
-                error.kind(),
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            ),
-            reason: error.to_string(),
-        })?;
+        written
+    }
+
+    /// Writes a span whose bytes were compared, and counts it.
+    pub(super) fn write(&self, index: usize, plain: &[u8]) -> Result<(), FillError> {
+        let compared = self
+            .layer
+            .write_span(index, plain)
+            .map_err(|error| FillError::Disk {
+                layer: self.layer.key().layer,
+                span: index,
+                full: matches!(
+                    error.kind(),
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                ),
+                reason: error.to_string(),
+            })?;
         FillStats::add(&self.stats.spans, 1);
         FillStats::add(&self.stats.bytes_written, plain.len() as u64);
         self.account(index, compared);

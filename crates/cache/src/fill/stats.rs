@@ -25,6 +25,8 @@ pub struct FillStats {
     pub bytes: AtomicU64,
     /// Plain bytes written.
     pub bytes_written: AtomicU64,
+    /// Plain bytes of these that other layers of this host had.
+    pub bytes_copied: AtomicU64,
     /// Fills that failed.
     pub failures: AtomicU64,
     /// Fetches that were repeated because the bytes were wrong.

@@ -7,6 +7,7 @@
 )]
 
 mod compressed;
+mod copied;
 mod cross_check;
 mod faults;
 mod support;
