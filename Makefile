@@ -109,6 +109,10 @@ bench: setup-bench ## run the benchmarks and print their tables; BENCH_ONLY and 
 bench-runtime: setup-bench ## measure starts by runtime images, a line for each image and network; SMALL=1 for two images
 	@scripts/bench.sh runtime
 
+.PHONY: bench-native
+bench-native: setup-bench ## measure starts from xebec-registry, plainly and by its native service; SMALL=1 for two images
+	@scripts/bench.sh native
+
 .PHONY: bench-large
 bench-large: setup-bench ## the same for an image of several gigabytes; needs 20 GB of room
 	@scripts/bench.sh large

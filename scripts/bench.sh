@@ -4,6 +4,7 @@
 #
 #   bench.sh            everything but runtime images
 #   bench.sh runtime    starts by runtime images, a line for each image and network; SMALL=1 for nginx and python only
+#   bench.sh native     starts from xebec-registry: plainly, and by one request; SMALL=1 for nginx and python only
 #   bench.sh large      the same for an image of several gigabytes, which is built first (20 GB of room)
 #   bench.sh readahead  what read-ahead, prefetching and the unit of fills do to starts
 #   bench.sh hello      starts under containerd of all images, beside overlayfs and peers; SMALL=1 for six images. With
@@ -143,6 +144,7 @@ prepare() {
     fi
     if [[ $what != all ]]; then
         local images=(nginx redis postgres scipy node jvm)
+        [[ $what == native ]] && images=(nginx python node jvm)
         [[ ${SMALL:-} == 1 ]] && images=(nginx python)
         [[ -n ${BENCH_ONLY:-} ]] && read -r -a images <<<"$BENCH_ONLY"
         [[ $what == large ]] && images=(torch)
@@ -161,6 +163,7 @@ prepare() {
         *) scripts/images/build.sh "${images[@]}" python ;;
         esac
         [[ $what != readahead ]] || make_big
+        [[ $what != native ]] || build_registry
         [[ $what != operations && $what != engines ]] || build_operations
         XEBEC_BIN=${XEBEC_BIN:-$(scripts/release.sh)}
         BENCH_PROGRAMS=$(dirname "$XEBEC_BIN")
@@ -242,7 +245,7 @@ inside() {
     case $what in
     smoke) new_file_system 6G ;;
     large) new_file_system 60G ;;
-    hello | scenarios | operations | runtime | engines | runner) new_file_system 20G ;;
+    hello | scenarios | operations | runtime | native | engines | runner) new_file_system 20G ;;
     esac
     export XEBEC_ROOT=$BENCH_SCRATCH/root XEBEC_RUN=/run/xebec-bench
     trap clean_up EXIT
@@ -251,8 +254,8 @@ inside() {
     ip link set lo up
     if under_containerd; then
         start_far_registry
-    elif [[ $what == registry ]]; then
-        # It starts its own.
+    elif [[ $what == registry || $what == native ]]; then
+        # They start their own.
         REGISTRY=none REGISTRY_LOG=none
     else
         registry_start "$BENCH_SCRATCH/registry"
@@ -260,7 +263,7 @@ inside() {
     export REGISTRY REGISTRY_LOG
     local -a program=(bench/bench.py)
     case $what in
-    runtime | readahead | operations | engines | runner | registry) program=("bench/$what.py") ;;
+    runtime | native | readahead | operations | engines | runner | registry) program=("bench/$what.py") ;;
     hello)
         program=(bench/hello.py)
         export BENCH_JSON=${BENCH_JSON:-$XEBEC_CACHE/bench/hello.json}
@@ -338,7 +341,7 @@ case "${1:-all}" in
     what=$2
     inside
     ;;
-all | runtime | large | readahead | hello | scenarios | smoke | operations | engines | runner | registry)
+all | runtime | native | large | readahead | hello | scenarios | smoke | operations | engines | runner | registry)
     what=${1:-all}
     if [[ $what == hello || $what == scenarios ]] && [[ ${2:-} == --budget ]]; then
         [[ ${3:-} =~ ^[0-9]+$ ]] || {
