@@ -106,7 +106,7 @@ build_operations() {
 build_registry() {
     export BENCH_GOTOOLS=$XEBEC_CACHE/bench/gotools
     CGO_ENABLED=0 go build -C tests/gotools -o "$BENCH_GOTOOLS/" ./registryload
-    if [[ -z ${BENCH_ONLY:-} || " $BENCH_ONLY " == *" deduplication "* ]]; then
+    if [[ $what == registry ]] && [[ -z ${BENCH_ONLY:-} || " $BENCH_ONLY " == *" deduplication "* ]]; then
         export BENCH_LAYERS=$XEBEC_CACHE/bench/layers
         say "making layers (once)"
         CGO_ENABLED=0 go build -C bench/recompress -o "$BENCH_GOTOOLS/compress" .
