@@ -120,12 +120,14 @@ counted() {
         /^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$/ { p += $1; f += $3; s += $5 }
         END { print p+0; print f+0; print s+0 }' "$log")
     [[ $status -ne 0 && ${counts[1]} -eq 0 ]] && counts[1]=1
-    mapfile -t -O ${#flaky[@]} flaky < <(grep '^FLAKY ' "$log")
+    local -a again
+    mapfile -t again < <(grep '^FLAKY ' "$log")
+    flaky+=("${again[@]}")
     # All that failed has passed at a second try.
-    [[ $status -eq 0 ]] && counts[1]=0
+    [[ $status -eq 0 && ${#again[@]} -gt 0 ]] && counts[1]=0
     # Named once more at the end, with the first of what an end-to-end case says of it: the whole is long.
-    [[ $status -eq 0 ]] || mapfile -t -O ${#failures[@]} failures < <(awk '
-        /^test .* \.\.\. / { said = / \.\.\. FAILED/ ? 1 : 9; if (said == 1) print "  " $2; next }
+    [[ ${counts[1]} -eq 0 ]] || mapfile -t -O ${#failures[@]} failures < <(awk '
+        /^test .* \.\.\. / { said = / \.\.\. FAILED/ && !named[$2]++ ? 1 : 9; if (said == 1) print "  " $2; next }
         /^     ./ && said < 6 { if (said) print; said++; next }
         { said = 9 }' "$log")
     passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))

@@ -50,13 +50,21 @@ def run(program, arguments):
     return ended.returncode, ended.stdout
 
 
-def failed_tests(printed):
-    """The names of the tests that a program says have failed; none if it ended without saying so."""
+# What libtest ends with when a test has failed. Any other code is of a program that did not come to its end.
+TESTS_FAILED = 101
+
+
+def failed_tests(code, printed):
+    """The names of the tests that failed, as a program says; none if anything else went wrong, or if another try with other random
+    values would say nothing: then they are not tried again."""
     named = re.findall(rb"^test (\S+)(?: - should panic)? \.\.\. FAILED$", printed, re.MULTILINE)
     # What a test prints by itself can look like that: the list at the end is the program's own.
     last = printed.rpartition(b"\nfailures:\n")[2].split(b"\n\n")[0]
-    listed = [line.strip() for line in last.splitlines()]
-    return [name.decode() for name in listed if name and name in named]
+    listed = [line.strip() for line in last.splitlines() if line.strip()]
+    counts = re.findall(rb"^test result: FAILED\. \d+ passed; (\d+) failed;", printed, re.MULTILINE)
+    is_whole = bool(counts) and int(counts[-1]) == len(listed) and all(name in named for name in listed)
+    is_found = b"minimal failing input" in printed
+    return [name.decode() for name in listed] if code == TESTS_FAILED and is_whole and not is_found else []
 
 
 def title(program):
@@ -73,9 +81,10 @@ def show(program, printed):
 
 
 def fails_again(program, tests):
-    """Runs these tests of a program alone; whether one fails again."""
+    """Runs these tests of a program alone; whether one fails again. What it prints is indented, so that its tests are not counted
+    twice."""
     code, printed = run(program, ["--exact", "--show-output", *tests])
-    show(program, printed)
+    show(program, re.sub(rb"(?m)^", b"    ", printed))
     # A program that runs none of them succeeds, too.
     ran = f"test result: ok. {len(tests)} passed;".encode()
     if code or ran not in printed:
@@ -94,7 +103,7 @@ def main():
             code, printed = ended.result()
             show(program, printed)
             if code:
-                failed.append((program, code, failed_tests(printed)))
+                failed.append((program, code, failed_tests(code, printed)))
     count = sum(len(tests) for _, _, tests in failed)
     again = [each for each in failed if not each[2] or count > TRIED_AGAIN or fails_again(each[0], each[2])]
     for program, code, _ in again:

@@ -43,11 +43,23 @@ test result: FAILED. 2 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
 
 class FailedTests(unittest.TestCase):
     def test_those_of_the_program_itself(self):
-        self.assertEqual(unit.failed_tests(PRINTED), ["a::fails", "panics"])
+        self.assertEqual(unit.failed_tests(101, PRINTED), ["a::fails", "panics"])
 
-    def test_none_of_a_program_that_ended_without_a_list(self):
-        for printed in (b"", b"test a::fails ... FAILED\nSegmentation fault\n", PRINTED.replace(b"    a::fails\n    panics\n", b"")):
-            self.assertEqual(unit.failed_tests(printed), [])
+    def test_none_if_anything_else_went_wrong(self):
+        cut = PRINTED.replace(b"    a::fails\n    panics\n", b"")
+        for code, printed in [
+            (101, b""),
+            (-11, PRINTED),
+            (1, PRINTED),
+            (101, cut),
+            (101, b"test a::fails ... FAILED\nSegmentation fault\n"),
+            # A child wrote into its line, so it would not be tried again.
+            (101, PRINTED.replace(b"test a::fails ... FAILED", b"test a::fails ... said FAILED")),
+            (101, PRINTED.replace(b"2 failed", b"3 failed")),
+            # Random values found it, and others would not.
+            (101, PRINTED.replace(b"it says why", b"minimal failing input: x = 3")),
+        ]:
+            self.assertEqual(unit.failed_tests(code, printed), [], (code, printed))
 
     def test_a_second_try_counts_only_if_all_of_them_ran(self):
         program = {"target": {"src_path": "/c/src/lib.rs", "kind": ["lib"]}, "manifest_path": "/c/Cargo.toml"}

@@ -14,7 +14,6 @@
 
 // First, for its macros: all other modules print with them.
 #[macro_use]
-mod prefetch;
 mod print;
 
 mod args;
@@ -44,6 +43,7 @@ mod login;
 mod logs;
 mod network;
 mod origin;
+mod prefetch;
 mod progress;
 mod prompt;
 mod record;

@@ -28,7 +28,7 @@ pub(crate) fn prefetch(paths: &Paths, args: &PrefetchArgs) -> Result<(), Failure
         true => text::print_json(&prefetched)?,
         false => print(&args.image.image, &prefetched),
     }
-    judge(&args.image.image, &prefetched.services)
+    judge(&args.image.image, &prefetched)
 }
 
 fn print(image: &str, prefetched: &Prefetched) {
@@ -38,7 +38,7 @@ fn print(image: &str, prefetched: &Prefetched) {
         ""
     };
     outln!("{image}: {}{whole}", prefetched.manifest);
-    if prefetched.services.is_empty() {
+    if prefetched.services.is_empty() && prefetched.unrecorded.is_empty() {
         outln!(
             "no service of it is recorded, so nothing is known to be read at its start; `xebec record` makes a recording"
         );
@@ -59,19 +59,25 @@ fn print(image: &str, prefetched: &Prefetched) {
 }
 
 /// The command fails if a service's pages are not here: a script that warms a host before it takes work asks that.
-fn judge(image: &str, services: &[PrefetchedService]) -> Result<(), Failure> {
+fn judge(image: &str, prefetched: &Prefetched) -> Result<(), Failure> {
+    if let Some(unrecorded) = prefetched.unrecorded.first() {
+        let message = format!(
+            "{image} has no recording of a service whose command line begins with {unrecorded:?}; `xebec record --list {image}` lists \
+             those that were recorded, and `xebec record` makes one"
+        );
+        return Err(Failure::new(FailureKind::NotFound, message));
+    }
     let problem = |service: &PrefetchedService| {
-        let problem = service.loaded.problem.clone()?;
-        Some((service, problem))
+        let kind = match service.loaded.recording {
+            _ if service.is_refused => FailureKind::Trust,
+            // Pages were not asked for at all.
+            None => FailureKind::Host,
+            Some(_) => FailureKind::Registry,
+        };
+        let problem = service.loaded.problem.as_ref()?;
+        let message = format!("{image}, {:?}: {problem}", service.argv.join(" "));
+        Some(Failure::new(kind, message))
     };
-    let Some((service, problem)) = services.iter().find_map(problem) else {
-        return Ok(());
-    };
-    let kind = match service.loaded.recording {
-        // It may not be used.
-        None => FailureKind::Trust,
-        Some(_) => FailureKind::Registry,
-    };
-    let message = format!("{image}, {:?}: {problem}", service.argv.join(" "));
-    Err(Failure::new(kind, message))
+    let failure = prefetched.services.iter().find_map(problem);
+    failure.map_or(Ok(()), Err)
 }

@@ -105,7 +105,7 @@ impl Completions {
         let Some(local) = found.await.ok().flatten().filter(|local| !local.is_empty()) else {
             return;
         };
-        match served.filler().copy(&Arc::new(local)).await {
+        match self.fills.copy(served, local).await {
             Ok(0) => {}
             Ok(spared) => info!(%key, spared, "files that other layers have were copied"),
             // Fetching meets the same disk, and says so to those that wait.

@@ -13,11 +13,10 @@ use xebec_protocol::wire::{
     Completion, ImageRequest, Loaded, Prefetch, Prefetched, PrefetchedService, PullPolicy, Reply,
     ServiceCommand,
 };
-use xebec_recordings::summary::RecordedService;
+use xebec_recordings::summary::{RecordedService, RuntimeImages as RecordedImages};
 
 use crate::background::Background;
 use crate::completion::Completions;
-use crate::ending::Ending;
 use crate::preparation::Preparation;
 use crate::pull_progress::PullProgress;
 use crate::quota::Quota;
@@ -27,6 +26,8 @@ use crate::view_cleanup::ViewCleanup;
 
 /// Services of one image. Any user who may push to a repository can attach recordings to its images.
 const MOST_SERVICES: usize = 64;
+/// How often it is begun anew because the tag has moved meanwhile.
+const ROUNDS: usize = 3;
 
 /// Brings in what services read at their start.
 pub(crate) struct Prefetches {
@@ -36,7 +37,6 @@ pub(crate) struct Prefetches {
     pub(crate) fills: Arc<FillService>,
     pub(crate) quota: Arc<Quota>,
     pub(crate) cleanup: Arc<ViewCleanup>,
-    pub(crate) ending: Arc<Ending>,
     pub(crate) stopping: Arc<Stopping>,
     pub(crate) background: Background,
 }
@@ -44,52 +44,73 @@ pub(crate) struct Prefetches {
 impl Prefetches {
     /// Brings in the start-up pages of the services that are wanted, and all of the image if that is.
     pub(crate) async fn prefetch(&self, wanted: &Prefetch, report: &Report) -> Result<Prefetched, Failure> {
-        self.stopping.unless_told(self.bring(wanted, report)).await
+        let prefetched = self.stopping.unless_told(self.bring(wanted, report)).await;
+        self.cleanup.forget_unused();
+        prefetched
+    }
+
+    /// The services of an image that were recorded. Their recordings are kept here, as far as they may be used.
+    pub(crate) async fn recorded(
+        &self,
+        image: &ImageRequest,
+        report: &Report,
+    ) -> Result<RecordedImages, Failure> {
+        let recordings = &self.preparation.recordings;
+        recordings.keep_runtime_images(image, report).await
     }
 
     async fn bring(&self, wanted: &Prefetch, report: &Report) -> Result<Prefetched, Failure> {
-        let recordings = &self.preparation.recordings;
-        let listed = recordings.runtime_images(&wanted.image, report).await?;
-        let services = chosen(listed.services, &wanted.services, &wanted.image.reference)?;
-        // The registry has just said which image it is.
-        let image = ImageRequest {
-            pull: PullPolicy::Missing,
-            ..wanted.image.clone()
-        };
-        let mut done = Vec::new();
-        let (count, mut manifest) = (services.len() as u64, None);
+        for _ in 0..ROUNDS {
+            let listed = self.recorded(&wanted.image, report).await?;
+            if let Some(prefetched) = self.bring_listed(wanted, listed, report).await? {
+                return Ok(prefetched);
+            }
+        }
+        let message = format!(
+            "{} leads to another image again and again; try again when it does not",
+            wanted.image.reference
+        );
+        Err(Failure::new(FailureKind::Registry, message))
+    }
+
+    /// Brings in what is wanted of an image whose services are known; `None` if its name leads elsewhere by now.
+    async fn bring_listed(
+        &self,
+        wanted: &Prefetch,
+        listed: RecordedImages,
+        report: &Report,
+    ) -> Result<Option<Prefetched>, Failure> {
+        let (services, unrecorded) = chosen(listed.services, &wanted.services);
+        let mut request = wanted.image.clone();
+        let (mut done, count) = (Vec::new(), services.len() as u64);
         for (number, service) in (0..).zip(services) {
-            report(Reply::items(
-                format!("services of {}", image.reference),
-                number,
-                count,
-            ));
-            let request = match manifest {
-                // Its record may lack the reference until it is prepared once.
-                None => &wanted.image,
-                Some(_) => &image,
-            };
-            let (found, loaded) = self.load(request, &service, report).await?;
-            manifest = Some(found);
+            let what = format!("services of {}", request.reference);
+            report(Reply::items(what, number, count));
+            let (manifest, loaded) = self.load(&request, &service, report).await?;
+            if manifest != listed.manifest {
+                return Ok(None);
+            }
+            // The image is known by its name from now on.
+            request.pull = PullPolicy::Missing;
             done.push(PrefetchedService {
                 argv: service.argv,
                 env: service.env,
                 loaded,
+                is_refused: service.refused.is_some(),
             });
         }
-        let manifest = match (manifest, wanted.completion) {
-            (Some(manifest), None) => manifest,
-            (known, completion) => {
-                let request = known.map_or(&wanted.image, |_| &image);
-                self.bring_image(request, completion, report).await?
+        if done.is_empty() || wanted.completion.is_some() {
+            let manifest = self.bring_image(&request, wanted.completion, report).await?;
+            if manifest != listed.manifest {
+                return Ok(None);
             }
-        };
-        self.cleanup.forget_unused();
-        Ok(Prefetched {
-            manifest,
+        }
+        Ok(Some(Prefetched {
+            manifest: listed.manifest,
             services: done,
+            unrecorded,
             complete: wanted.completion.is_some(),
-        })
+        }))
     }
 
     /// Brings in the start-up pages of one service, and gives the image's manifest.
@@ -110,11 +131,6 @@ impl Prefetches {
             .await?;
         let manifest = start.image.found.manifest_digest;
         self.preparation.keep(&mut start.image).await?;
-        // An ending daemon begins nothing.
-        if !self.ending.goes_on()? {
-            let ending = "the daemon ends; the same command goes on with the next one";
-            return Err(Failure::new(FailureKind::Host, ending));
-        }
         let loading = self.runtime_images.begin(&start.image, start.recording).await?;
         let Some(mut loading) = loading else {
             let gone = "its recording is not there any more";
@@ -129,7 +145,7 @@ impl Prefetches {
     }
 
     /// Makes an image known here, and brings all of it in if that is asked for. Gives its manifest.
-    async fn bring_image(
+    pub(crate) async fn bring_image(
         &self,
         request: &ImageRequest,
         completion: Option<Completion>,
@@ -164,34 +180,14 @@ impl Prefetches {
 }
 
 /// The services that are wanted, each once by its newest recording that may be used: all if nothing is said, or those whose command
-/// lines begin with one of these texts.
-fn chosen(
-    listed: Vec<RecordedService>,
-    wanted: &[String],
-    image: &str,
-) -> Result<Vec<RecordedService>, Failure> {
-    let line = |service: &RecordedService| service.argv.join(" ");
-    if let Some(unknown) = wanted
-        .iter()
-        .find(|text| !listed.iter().any(|service| begins_with(&line(service), text)))
-    {
-        let known: Vec<String> = listed
-            .iter()
-            .map(|service| format!("{:?}", line(service)))
-            .collect();
-        let known = match known.is_empty() {
-            true => "no service of it is recorded".to_owned(),
-            false => format!("recorded are {}", known.join(", ")),
-        };
-        let message = format!(
-            "{image} has no recording of a service whose command line begins with {unknown:?}: {known}; `xebec record` makes one"
-        );
-        return Err(Failure::new(FailureKind::NotFound, message));
-    }
+/// lines begin with one of these texts; and the texts with which none begins.
+fn chosen(listed: Vec<RecordedService>, wanted: &[String]) -> (Vec<RecordedService>, Vec<String>) {
+    let begins = |service: &RecordedService, text: &str| begins_with(&service.argv.join(" "), text);
+    let is_unrecorded = |text: &&String| !listed.iter().any(|service| begins(service, text));
+    let unrecorded = wanted.iter().filter(is_unrecorded).cloned().collect();
+    let is_wanted =
+        |service: &RecordedService| wanted.is_empty() || wanted.iter().any(|text| begins(service, text));
     let mut services: Vec<RecordedService> = Vec::new();
-    let is_wanted = |service: &RecordedService| {
-        wanted.is_empty() || wanted.iter().any(|text| begins_with(&line(service), text))
-    };
     for service in listed.into_iter().filter(is_wanted) {
         let same = |other: &&mut RecordedService| other.argv == service.argv && other.env == service.env;
         match services.iter_mut().find(same) {
@@ -201,7 +197,7 @@ fn chosen(
             None => {}
         }
     }
-    Ok(services)
+    (services, unrecorded)
 }
 
 /// Whether a command line begins with these words.
@@ -211,7 +207,6 @@ fn begins_with(line: &str, text: &str) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -237,13 +232,13 @@ mod tests {
         }
     }
 
-    fn taken(listed: &[RecordedService], wanted: &[&str]) -> Result<Vec<(String, u64)>, Failure> {
+    fn taken(listed: &[RecordedService], wanted: &[&str]) -> (Vec<(String, u64)>, Vec<String>) {
         let wanted: Vec<String> = wanted.iter().map(|&text| text.to_owned()).collect();
-        let chosen = chosen(listed.to_vec(), &wanted, "app:1")?;
-        Ok(chosen
+        let (chosen, unrecorded) = chosen(listed.to_vec(), &wanted);
+        let named = chosen
             .iter()
-            .map(|service| (service.argv.join(" "), service.recorded))
-            .collect())
+            .map(|service| (service.argv.join(" "), service.recorded));
+        (named.collect(), unrecorded)
     }
 
     #[test]
@@ -257,23 +252,21 @@ mod tests {
         ];
         let all = [("web --port 80", 8), ("webhook", 6), ("job", 5)];
         let all = all.map(|(line, recorded)| (line.to_owned(), recorded));
-        assert_eq!(taken(&listed, &[]).unwrap(), all);
-        assert_eq!(taken(&listed, &["web"]).unwrap(), all[..1]);
-        assert_eq!(taken(&listed, &["job", "web --port 80"]).unwrap().len(), 2);
+        assert_eq!(taken(&listed, &[]), (all.to_vec(), vec![]));
+        assert_eq!(taken(&listed, &["web"]), (all[..1].to_vec(), vec![]));
+        assert_eq!(taken(&listed, &["job", "web --port 80"]).0.len(), 2);
         for unknown in ["we", "web --port 8", "web --port 80 x"] {
-            let failure = taken(&listed, &["job", unknown]).unwrap_err();
-            assert_eq!(failure.kind, FailureKind::NotFound);
-            assert!(
-                failure.message.contains(unknown) && failure.message.contains("webhook"),
-                "{failure}"
+            let (services, unrecorded) = taken(&listed, &["job", unknown]);
+            assert_eq!(
+                (services, unrecorded),
+                (all[2..].to_vec(), vec![unknown.to_owned()])
             );
         }
-        let failure = taken(&[], &["web"]).unwrap_err();
-        assert!(failure.message.contains("xebec record"), "{failure}");
-        assert_eq!(taken(&[], &[]).unwrap(), []);
+        assert_eq!(taken(&[], &["web"]), (vec![], vec!["web".to_owned()]));
+        assert_eq!(taken(&[], &[]), (vec![], vec![]));
         let many: Vec<_> = (0..100)
             .map(|number| service(&format!("job {number}"), 1, false))
             .collect();
-        assert_eq!(taken(&many, &[]).unwrap().len(), MOST_SERVICES);
+        assert_eq!(taken(&many, &[]).0.len(), MOST_SERVICES);
     }
 }

@@ -1,6 +1,7 @@
 //! Keeps the images that `daemon.toml` lists ready: their start-up pages are brought in when the worker starts, and again when a tag
-//! has moved or a recording may have come.
+//! has moved or a recording has come.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,23 +13,29 @@ use xebec_images::images::{Images, Report};
 use xebec_images::registry_failure::registry_failure;
 use xebec_oci::Reference;
 use xebec_oci::media_type::ACCEPT_IMAGE;
-use xebec_protocol::failure::Failure;
+use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::settings::PrefetchSettings;
 use xebec_protocol::wire::{Completion, ImageRequest, Prefetch, Prefetched};
 
+use crate::ending::Ending;
 use crate::prefetch::Prefetches;
 
-/// Images that are brought in at the same time: starts go first.
+/// Images whose pages are brought in, or whose registries are asked, at the same time: starts go first.
 const AT_ONCE: usize = 2;
-/// Even if the tag has not moved, recordings are looked for again after so many looks: they come later than the image.
+/// Images that are brought in whole at the same time. That is slow on purpose, and pages do not wait for it.
+const WHOLE_AT_ONCE: usize = 8;
+/// Even if the tag has not moved, recordings are looked for after so many looks: they are made later than the image.
 const LOOKS_FOR_RECORDINGS: u32 = 3;
 /// After failures the pause doubles up to this.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
+/// The first looks are spread over this: many hosts may have been started together.
+const SPREAD: Duration = Duration::from_secs(10);
 
 /// Keeps listed images ready.
 pub(crate) struct PrefetchList {
     pub(crate) prefetches: Arc<Prefetches>,
     pub(crate) images: Images,
+    pub(crate) ending: Arc<Ending>,
     pub(crate) listed: Vec<PrefetchSettings>,
 }
 
@@ -40,12 +47,17 @@ impl PrefetchList {
 
     /// Keeps all of them ready, for ever.
     pub(crate) async fn run(self: Arc<Self>) {
-        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let (places, whole) = (
+            Arc::new(Semaphore::new(AT_ONCE)),
+            Arc::new(Semaphore::new(WHOLE_AT_ONCE)),
+        );
         for listed in self.listed.clone() {
             let keeper = ImageKeeper {
                 list: self.clone(),
                 places: places.clone(),
-                seen: None,
+                whole: whole.clone(),
+                ready: None,
+                is_whole: false,
                 looks: 0,
                 failures: 0,
                 listed,
@@ -55,14 +67,24 @@ impl PrefetchList {
     }
 }
 
+/// An image whose pages were brought in.
+struct Ready {
+    /// The digest that the reference led to, if the registry says it.
+    leads_to: Option<Digest>,
+    /// The recordings that there were.
+    recordings: BTreeSet<Digest>,
+}
+
 /// Keeps one image ready.
 struct ImageKeeper {
     list: Arc<PrefetchList>,
     places: Arc<Semaphore>,
+    whole: Arc<Semaphore>,
     listed: PrefetchSettings,
-    /// The digest that the reference led to when the image was brought in last.
-    seen: Option<Digest>,
-    /// Looks since then.
+    ready: Option<Ready>,
+    /// All of the image is here as well, if that is wanted.
+    is_whole: bool,
+    /// Looks since recordings were looked for.
     looks: u32,
     /// Failures in a row.
     failures: u32,
@@ -70,19 +92,21 @@ struct ImageKeeper {
 
 impl ImageKeeper {
     async fn run(mut self) {
+        sleep(SPREAD.mul_f64(fastrand::f64())).await;
         loop {
+            if self.list.ending.has_ended() {
+                return;
+            }
             match self.look().await {
                 Ok(()) => self.failures = 0,
                 Err(failure) => {
                     // Once until it works again: a registry that is away for a night is one line.
                     if self.failures == 0 {
-                        warn!(
-                            "{} is not prefetched: {failure}; it is tried again",
-                            self.listed.image
-                        );
+                        let image = &self.listed.image;
+                        warn!("{image} is not prefetched: {failure}; it is tried again");
                     }
                     self.failures += 1;
-                    self.seen = None;
+                    self.ready = None;
                 }
             }
             sleep(self.pause()).await;
@@ -98,41 +122,100 @@ impl ImageKeeper {
 
     /// Asks where the reference leads, and brings in what is new.
     async fn look(&mut self) -> Result<(), Failure> {
+        {
+            // Nobody closes it.
+            let places = self.places.clone();
+            let _place = places.acquire().await;
+            self.look_for_pages().await?;
+        }
+        match self.listed.complete {
+            Some(time) if !self.is_whole => self.bring_whole(time).await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn look_for_pages(&mut self) -> Result<(), Failure> {
         let leads_to = self.leads_to().await?;
         self.looks += 1;
-        let is_new = self.seen.is_none() || leads_to.is_none() || leads_to != self.seen;
-        if !is_new && self.looks < LOOKS_FOR_RECORDINGS {
+        let known = self.ready.as_ref();
+        let has_moved = known.is_some_and(|ready| ready.leads_to != leads_to);
+        if known.is_some() && !has_moved && self.looks < LOOKS_FOR_RECORDINGS {
             return Ok(());
         }
-        // Closed never.
-        let _place = self.places.acquire().await;
+        self.looks = 0;
+        let nobody: Report = Arc::new(|_| ());
+        let image = self.request();
+        let listed = self.list.prefetches.recorded(&image, &nobody).await?;
+        let recordings = listed.services.iter().map(|service| service.recording).collect();
+        let is_known = |ready: &Ready| !has_moved && ready.recordings == recordings;
+        if self.ready.as_ref().is_some_and(is_known) {
+            return Ok(());
+        }
         let wanted = Prefetch {
-            image: self.request(),
+            image,
             services: self.listed.services.clone(),
-            completion: self.listed.complete.map(|time| Completion {
-                deadline_seconds: time.as_secs(),
-            }),
+            completion: None,
+        };
+        let prefetched = self.list.prefetches.prefetch(&wanted, &nobody).await?;
+        self.is_whole &= !has_moved && self.ready.is_some();
+        self.judge(&prefetched)?;
+        self.ready = Some(Ready { leads_to, recordings });
+        Ok(())
+    }
+
+    /// The pages come again at the next look if they did not come; a recording that may not be used is only named.
+    fn judge(&self, prefetched: &Prefetched) -> Result<(), Failure> {
+        let image = &self.listed.image;
+        for service in &prefetched.services {
+            let Some(problem) = &service.loaded.problem else {
+                continue;
+            };
+            let line = service.argv.join(" ");
+            match service.is_refused {
+                true => warn!("{image}, {line:?}: {problem}"),
+                false => {
+                    return Err(Failure::new(
+                        FailureKind::Registry,
+                        format!("{line:?}: {problem}"),
+                    ));
+                }
+            }
+        }
+        let fetched = prefetched.services.iter().map(|service| service.loaded.bytes);
+        info!(
+            %image,
+            manifest = %prefetched.manifest,
+            services = prefetched.services.len(),
+            bytes = fetched.sum::<u64>(),
+            "prefetched"
+        );
+        Ok(())
+    }
+
+    /// Brings all of the image in, within about that time.
+    async fn bring_whole(&mut self, time: Duration) -> Result<(), Failure> {
+        let whole = self.whole.clone();
+        let _place = whole.acquire().await;
+        let completion = Completion {
+            deadline_seconds: time.as_secs(),
         };
         let nobody: Report = Arc::new(|_| ());
-        let prefetched = self.list.prefetches.prefetch(&wanted, &nobody).await?;
-        self.seen = leads_to;
-        self.looks = 0;
-        self.tell(&prefetched);
+        let manifest = self
+            .list
+            .prefetches
+            .bring_image(&self.request(), Some(completion), &nobody)
+            .await?;
+        self.is_whole = true;
+        info!(image = %self.listed.image, %manifest, "all of it is here");
         Ok(())
     }
 
     /// The digest that the reference leads to, if the registry says it without sending the manifest.
     async fn leads_to(&self) -> Result<Option<Digest>, Failure> {
-        let reference: Reference = match self.listed.image.parse() {
-            Ok(reference) => reference,
-            // The settings were read, so it can be.
-            Err(_) => return Ok(None),
-        };
-        let client = self
-            .list
-            .images
-            .clients()
-            .get(self.listed.docker_config.as_deref())?;
+        let reference = self.listed.image.parse::<Reference>();
+        let reference = reference.map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        let clients = self.list.images.clients();
+        let client = clients.get(self.listed.docker_config.as_deref())?;
         let name = reference.manifest_name();
         let said = client
             .manifest_digest(reference.repository(), &name, ACCEPT_IMAGE)
@@ -147,27 +230,5 @@ impl ImageKeeper {
             docker_config: self.listed.docker_config.clone(),
             ..ImageRequest::default()
         }
-    }
-
-    fn tell(&self, prefetched: &Prefetched) {
-        let image = &self.listed.image;
-        for service in &prefetched.services {
-            if let Some(problem) = &service.loaded.problem {
-                warn!("{image}, {:?}: {problem}", service.argv.join(" "));
-            }
-        }
-        let bytes: u64 = prefetched
-            .services
-            .iter()
-            .map(|service| service.loaded.bytes)
-            .sum();
-        info!(
-            %image,
-            manifest = %prefetched.manifest,
-            services = prefetched.services.len(),
-            bytes,
-            complete = prefetched.complete,
-            "prefetched"
-        );
     }
 }

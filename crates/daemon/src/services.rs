@@ -85,6 +85,7 @@ impl Services {
         let prefetch_list = Arc::new(PrefetchList {
             prefetches: made.mounts.prefetches.clone(),
             images: opened.images.clone(),
+            ending: made.cache.ending.clone(),
             listed: opened.settings.prefetch.clone(),
         });
         let Made {

@@ -17,7 +17,7 @@ use parking_lot::RwLock;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Semaphore, watch};
 use tracing::{error, info, warn};
-use xebec_cache::fill::{FillError, FillStats, Filler, Memory, Patience};
+use xebec_cache::fill::{FillError, FillStats, Filler, LocalContents, Memory, Patience};
 use xebec_cache::progress::Ticket;
 use xebec_cache::store::{LayerKey, Store, StoreError};
 use xebec_format::layer::LayerIndex;
@@ -273,6 +273,24 @@ impl FillService {
     /// Readers that wait, and readers that waited.
     pub fn waits(&self) -> &Waits {
         &self.waits
+    }
+
+    /// Copies spans of a layer that other layers have. Returns how many bytes of its blob need not be fetched.
+    ///
+    /// # Errors
+    /// When there is no room on the disk, or the daemon ends by force; what came is kept.
+    pub async fn copy(
+        self: &Arc<Self>,
+        served: &Arc<ServedLayer>,
+        local: LocalContents,
+    ) -> Result<u64, Unfilled> {
+        let (local, spared) = (Arc::new(local), AtomicU64::new(0));
+        let copied = async {
+            spared.store(served.filler().copy(&local).await?, Ordering::Relaxed);
+            Ok(())
+        };
+        self.unless_refusing(copied).await?;
+        Ok(spared.into_inner())
     }
 
     /// Brings all of a layer in. With a deadline the groups are paced so as to end about then. In the background

@@ -136,7 +136,7 @@ fn prefetched_images<'de, D: serde::Deserializer<'de>>(
             );
             return Err(serde::de::Error::custom(message));
         }
-        false => images.iter().try_for_each(check_prefetched)?,
+        false => images.iter().try_for_each(check_prefetched::<D::Error>)?,
     }
     Ok(images)
 }

@@ -222,6 +222,16 @@ impl Recordings {
         request: &ImageRequest,
         found: &FoundImage,
     ) -> Result<Vec<(KeptRecording, Result<Root, Refusal>)>, Failure> {
+        self.listed_recordings(request, found, false).await
+    }
+
+    /// The same; those that the registry lists and that may be used are kept here, if `keep`, so that starts find them without it.
+    pub(crate) async fn listed_recordings(
+        &self,
+        request: &ImageRequest,
+        found: &FoundImage,
+        keep: bool,
+    ) -> Result<Vec<(KeptRecording, Result<Root, Refusal>)>, Failure> {
         let choice = Choice::new(self, found)?;
         let mut all = self.kept.list(found.manifest_digest);
         if !found.offline {
@@ -230,7 +240,12 @@ impl Recordings {
             let referrers = Referrers::by_type(client.clone(), repository, found.manifest_digest);
             let listed = choice.fetch(&client, &referrers).await;
             let listed = listed.map_err(|error| registry_failure(&error))?;
-            for (listed, _) in listed {
+            for (listed, bytes) in listed {
+                if keep && choice.root(&listed.evidence).is_ok() {
+                    let (kept, manifest) = (&self.kept, found.manifest_digest);
+                    kept.keep_soon(manifest, listed.name, &bytes, &listed.evidence, None)?;
+                    self.unsynced().add(manifest, listed.name);
+                }
                 if all.iter().all(|kept| kept.name != listed.name) {
                     all.push(listed);
                 }

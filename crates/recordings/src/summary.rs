@@ -81,6 +81,27 @@ impl Recordings {
         request: &ImageRequest,
         report: &Report,
     ) -> Result<RuntimeImages, Failure> {
+        self.summary(request, false, report).await
+    }
+
+    /// The same; the recordings that may be used are kept on this host, so that each start finds its own.
+    ///
+    /// # Errors
+    /// As those of [`Self::runtime_images`], and when the disk does not take them.
+    pub async fn keep_runtime_images(
+        &self,
+        request: &ImageRequest,
+        report: &Report,
+    ) -> Result<RuntimeImages, Failure> {
+        self.summary(request, true, report).await
+    }
+
+    async fn summary(
+        &self,
+        request: &ImageRequest,
+        keep: bool,
+        report: &Report,
+    ) -> Result<RuntimeImages, Failure> {
         let found = self.images.resolve(request, report).await?;
         let mut services = Vec::new();
         let here: Vec<Digest> = self
@@ -89,7 +110,7 @@ impl Recordings {
             .iter()
             .map(|kept| kept.name)
             .collect();
-        for (kept, root) in self.recordings_of(request, &found).await? {
+        for (kept, root) in self.listed_recordings(request, &found, keep).await? {
             services.extend(kept.recording.services.iter().map(|service| {
                 let service = RecordedService {
                     kept: here.contains(&kept.name),

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::fs;
 use std::ops::Range;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use xebec_cache::fill::LocalContents;
@@ -101,7 +100,7 @@ impl SharedContents {
     }
 
     /// The contents of a layer that other layers have, of which this host has hashed each file. `digests` is the layer's contents
-    /// section. Blocks.
+    /// section.
     pub fn local_contents(
         &self,
         store: &Store,
@@ -120,18 +119,17 @@ impl SharedContents {
             files.collect()
         };
         places.sort_unstable_by_key(|(range, _)| range.start);
-        let mut numbers: HashMap<LayerKey, Option<usize>> = HashMap::new();
+        let mut numbers: HashMap<LayerKey, usize> = HashMap::new();
         let mut givers = Vec::new();
         for (_, place) in &places {
             numbers.entry(place.key).or_insert_with(|| {
-                // It may have been evicted since.
-                givers.push(Arc::new(store.look(place.key).ok()?));
-                Some(givers.len() - 1)
+                givers.push(store.data_path(place.key));
+                givers.len() - 1
             });
         }
         let mut local = LocalContents::new(givers);
         for (range, place) in places {
-            if let Some(Some(giver)) = numbers.get(&place.key) {
+            if let Some(giver) = numbers.get(&place.key) {
                 local.add(range, *giver, place.data_offset);
             }
         }

@@ -244,7 +244,10 @@ fn files_are_copied(world: &World) -> Result<Outcome> {
     damage(&lab.path("damaged").join("layers"))?;
     let healed = complete("damaged", &second)?;
     ensure!(healed > fetched, "the damage was not noticed: {healed} bytes");
-    ensure!(healed < size as u64 / 2, "nothing was copied: {healed} of {size} bytes");
+    ensure!(
+        healed < size as u64 / 2,
+        "nothing was copied: {healed} of {size} bytes"
+    );
     let mnt = lab.mount("damaged", &second.tag, &["--require-lazy"])?;
     for (path, wanted) in &other {
         expect_contents(&mnt.join(path), wanted)?;

@@ -10,6 +10,7 @@ mod faults;
 mod interrupted_recording;
 mod learn;
 mod merge;
+mod native;
 mod overlap;
 mod picture;
 mod power;
@@ -43,6 +44,9 @@ pub(crate) fn cases() -> Vec<Case> {
         case("five-requests", starts::five_requests),
         case("config-elsewhere", starts::config_elsewhere),
         case("user", starts::user),
+        case("native-one-request", native::one_request),
+        case("native-update", native::update),
+        case("native-killed", native::killed),
         case("ahead-command", ahead::command),
         case("ahead-complete", ahead::complete),
         case("ahead-list", ahead::list),

@@ -1,7 +1,11 @@
 //! Spans whose files other layers of this host have: put together from these, compared with their digests, and written as if they had
 //! been fetched.
 
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::debug;
@@ -9,13 +13,13 @@ use xebec_format::digest::Digest;
 use xebec_format::layer::Span;
 
 use super::{FillError, FillStats, Filler};
-use crate::layer::CachedLayer;
 use crate::progress::Progress;
 
 /// Contents of a layer that other layers of this host have. Nothing depends on it that they are right: each span is compared.
 #[derive(Default)]
 pub struct LocalContents {
-    givers: Vec<Arc<CachedLayer>>,
+    /// Their data files. Each is opened for one span only: one that is open cannot be evicted.
+    givers: Vec<PathBuf>,
     /// Ascending by their places in the layer; no two overlap.
     stretches: Vec<Stretch>,
 }
@@ -29,8 +33,8 @@ struct Stretch {
 }
 
 impl LocalContents {
-    /// The layers that have contents.
-    pub fn new(givers: Vec<Arc<CachedLayer>>) -> Self {
+    /// The data files of the layers that have contents.
+    pub fn new(givers: Vec<PathBuf>) -> Self {
         Self {
             givers,
             stretches: Vec::new(),
@@ -52,7 +56,7 @@ impl LocalContents {
     }
 
     /// The stretches that cover a range without a gap, cut to it; `None` if they do not.
-    fn cover(&self, range: &Range<u64>) -> Option<Vec<(Range<u64>, &CachedLayer, u64)>> {
+    fn cover(&self, range: &Range<u64>) -> Option<Vec<(Range<u64>, &Path, u64)>> {
         let first = self
             .stretches
             .partition_point(|stretch| stretch.place.end <= range.start);
@@ -66,7 +70,7 @@ impl LocalContents {
             }
             let end = stretch.place.end.min(range.end);
             let offset = stretch.offset.checked_add(at - stretch.place.start)?;
-            cover.push((at..end, self.givers.get(stretch.giver)?.as_ref(), offset));
+            cover.push((at..end, self.givers.get(stretch.giver)?.as_path(), offset));
             at = end;
         }
         (at >= range.end).then_some(cover)
@@ -88,7 +92,9 @@ impl Filler {
             let Some(span) = self.layer.table().spans.get(index).cloned() else {
                 continue;
             };
-            if self.parts(local, &span).is_none() {
+            // A reader may have brought it meanwhile, or be about to.
+            let is_wanted = self.is_missing(index) && !self.state.lock().flights.contains_key(&index);
+            if !is_wanted || self.parts(local, &span).is_none() {
                 continue;
             }
             let promise = self.reserve(&[index], &Progress::default()).await?;
@@ -99,18 +105,17 @@ impl Filler {
                 filler.copy_span(index, &span, &local)
             });
             let layer = self.layer.key().layer;
-            spared += copied.await.unwrap_or(Err(FillError::Abandoned { layer }))?;
-            promise.kept();
+            if let Some(bytes) = copied.await.unwrap_or(Err(FillError::Abandoned { layer }))? {
+                spared += bytes;
+                // What was not written says nothing of the disk.
+                promise.kept();
+            }
         }
         Ok(spared)
     }
 
     /// Where each part of a span's contents is; `None` if a part is nowhere.
-    fn parts<'a>(
-        &self,
-        local: &'a LocalContents,
-        span: &Span,
-    ) -> Option<Vec<(Range<u64>, &'a CachedLayer, u64)>> {
+    fn parts<'a>(&self, local: &'a LocalContents, span: &Span) -> Option<Vec<(Range<u64>, &'a Path, u64)>> {
         let table = self.layer.table();
         if !table.codec.has_plain_stream() {
             // All bytes of a chunk are contents.
@@ -131,27 +136,43 @@ impl Filler {
         Some(parts)
     }
 
-    /// Puts one span together, and writes it if it is right. Returns how many bytes of the blob it would have taken. Blocks.
-    fn copy_span(&self, index: usize, span: &Span, local: &LocalContents) -> Result<u64, FillError> {
+    /// Puts one span together, and writes it if it is right. Gives how many bytes of the blob it would have taken. Blocks.
+    fn copy_span(&self, index: usize, span: &Span, local: &LocalContents) -> Result<Option<u64>, FillError> {
         let Some(parts) = self.parts(local, span) else {
-            return Ok(0);
+            return Ok(None);
         };
-        // Where no piece lies the data space is zero.
-        let mut bytes = vec![0; (span.data.end - span.data.start) as usize];
-        for (place, giver, offset) in parts {
-            let begin = (place.start - span.data.start) as usize;
-            let end = (place.end - span.data.start) as usize;
-            let read = bytes.get_mut(begin..end).map(|part| giver.read_at(part, offset));
-            if !matches!(read, Some(Ok(()))) {
-                return Ok(0);
+        let layer = self.layer.key().layer;
+        let bytes = match put_together(span, parts) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                debug!(%layer, span = index, "a layer that has its contents is not read: {error}");
+                return Ok(None);
             }
-        }
+        };
         if Digest::of(&bytes) != span.digest {
-            debug!(layer = %self.layer.key().layer, span = index, "other layers do not have its contents as its index says");
-            return Ok(0);
+            debug!(%layer, span = index, "other layers do not have its contents as its index says");
+            return Ok(None);
         }
         self.write(index, &bytes)?;
         FillStats::add(&self.stats.bytes_copied, bytes.len() as u64);
-        Ok(span.source.end - span.source.start)
+        Ok(Some(span.source.end - span.source.start))
     }
+}
+
+/// The bytes of a span, of which each part is somewhere. Where no part lies the data space is zero.
+fn put_together(span: &Span, parts: Vec<(Range<u64>, &Path, u64)>) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; (span.data.end - span.data.start) as usize];
+    let mut open: Option<(&Path, File)> = None;
+    for (place, giver, offset) in parts {
+        let file = match open.take() {
+            Some((path, file)) if path == giver => file,
+            _ => File::open(giver)?,
+        };
+        let (begin, end) = (place.start - span.data.start, place.end - span.data.start);
+        if let Some(part) = bytes.get_mut(begin as usize..end as usize) {
+            file.read_exact_at(part, offset)?;
+        }
+        open = Some((giver, file));
+    }
+    Ok(bytes)
 }

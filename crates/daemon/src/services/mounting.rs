@@ -125,7 +125,6 @@ fn prefetches(
         fills: opened.fills.clone(),
         quota: cache.quota.clone(),
         cleanup: cache.cleanup.clone(),
-        ending: cache.ending.clone(),
         stopping: cache.stopping.clone(),
         background: background.clone(),
     }

@@ -49,6 +49,8 @@ pub struct Prefetched {
     pub manifest: Digest,
     /// The services, the last recorded first.
     pub services: Vec<PrefetchedService>,
+    /// What was asked for and is the begin of no command line of a recorded service.
+    pub unrecorded: Vec<String>,
     /// Whether all of the image is here.
     pub complete: bool,
 }
@@ -62,4 +64,6 @@ pub struct PrefetchedService {
     pub env: BTreeMap<String, String>,
     /// How that went.
     pub loaded: Loaded,
+    /// Its recording may not be used.
+    pub is_refused: bool,
 }

@@ -12,7 +12,7 @@ use super::support::{Filled, PAGE, assert_claims_are_true, runtime};
 
 /// Stretches of the taker, each with the place of the giver where it is said to be.
 fn local(giver: &Arc<CachedLayer>, stretches: &[(Range<u64>, u64)]) -> Arc<LocalContents> {
-    let mut local = LocalContents::new(vec![giver.clone()]);
+    let mut local = LocalContents::new(vec![giver.data_path()]);
     for (place, offset) in stretches {
         local.add(place.clone(), 0, *offset);
     }
