@@ -189,10 +189,14 @@ fn chosen(listed: Vec<RecordedService>, wanted: &[String]) -> (Vec<RecordedServi
         |service: &RecordedService| wanted.is_empty() || wanted.iter().any(|text| begins(service, text));
     let mut services: Vec<RecordedService> = Vec::new();
     for service in listed.into_iter().filter(is_wanted) {
-        let same = |other: &&mut RecordedService| other.argv == service.argv && other.env == service.env;
-        match services.iter_mut().find(same) {
-            Some(known) if known.refused.is_some() && service.refused.is_none() => *known = service,
-            Some(_) => {}
+        let same = |other: &RecordedService| other.argv == service.argv && other.env == service.env;
+        let is_better = |known: &RecordedService| known.refused.is_some() && service.refused.is_none();
+        match services.iter().position(same) {
+            Some(known) => {
+                if let Some(known) = services.get_mut(known).filter(|known| is_better(known)) {
+                    *known = service;
+                }
+            }
             None if services.len() < MOST_SERVICES => services.push(service),
             None => {}
         }

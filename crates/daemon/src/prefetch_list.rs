@@ -15,7 +15,7 @@ use xebec_oci::Reference;
 use xebec_oci::media_type::ACCEPT_IMAGE;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::settings::PrefetchSettings;
-use xebec_protocol::wire::{Completion, ImageRequest, Prefetch, Prefetched};
+use xebec_protocol::wire::{Completion, ImageRequest, Prefetch, Prefetched, PullPolicy};
 
 use crate::ending::Ending;
 use crate::prefetch::Prefetches;
@@ -228,7 +228,9 @@ impl ImageKeeper {
             reference: self.listed.image.clone(),
             platform: self.listed.platform.clone(),
             docker_config: self.listed.docker_config.clone(),
-            ..ImageRequest::default()
+            pull: PullPolicy::Always,
+            part: None,
+            manifest: None,
         }
     }
 }
