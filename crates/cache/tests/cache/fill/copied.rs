@@ -49,7 +49,8 @@ fn a_span_with_a_gap_is_fetched() {
     let giver = giver(64);
     let taker = Filled::new(32, &[8 * PAGE, 16 * PAGE]);
     let but_a_byte = [(0..10 * PAGE, 0), (10 * PAGE + 1..32 * PAGE, 10 * PAGE + 1)];
-    let copied = taker.filler.copy(&local(&giver.layer, &but_a_byte));
+    let local = local(&giver.layer, &but_a_byte);
+    let copied = taker.filler.copy(&local);
     assert_eq!(runtime().block_on(copied).unwrap(), 24 * PAGE);
     assert!(!taker.layer.is_complete());
     let completed = taker.filler.complete(1, || Patience::Brief);
@@ -63,7 +64,8 @@ fn a_giver_that_lacks_its_pages_gives_nothing_wrong() {
     // As after an eviction: its pages read as zeros.
     let empty = Filled::new(64, &[]);
     let taker = Filled::new(32, &[8 * PAGE]);
-    let copied = taker.filler.copy(&local(&empty.layer, &[(0..32 * PAGE, 0)]));
+    let all = local(&empty.layer, &[(0..32 * PAGE, 0)]);
+    let copied = taker.filler.copy(&all);
     assert_eq!(runtime().block_on(copied).unwrap(), 0);
     assert_eq!(taker.layer.presence().present(), 0);
     let beyond = local(&empty.layer, &[(0..32 * PAGE, 60 * PAGE)]);
