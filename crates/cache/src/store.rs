@@ -7,6 +7,7 @@
 //! Files that a power cut damaged are made anew when the layer is next used: an index that does not have its digest is
 //! replaced by [`Store::add`], a data file of the wrong length by [`Store::open_layer`].
 
+mod held;
 mod removal;
 
 use std::io;

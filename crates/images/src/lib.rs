@@ -5,7 +5,7 @@
 //! * [`found_image`], [`prepared_layer`]: an image that was resolved, and a layer whose index is admitted; [`prepare`]: from one to
 //!   the other.
 //! * `resolve`: reference → manifest and configuration, from the registry or, when it is down, from a [`record`]; [`referrers`]: the
-//!   artifacts that the registry lists beside the image.
+//!   artifacts that the registry lists beside the image; [`in_advance`]: all of that by one request, where the registry is one of Xebec.
 //! * [`choose`]: for each layer the first index that is admitted: one used before, one that is in the cache, the blob's own table of
 //!   contents, one that is offered, the image's index artifact (`xebec_artifact`). [`signatures`] vouch for artifacts, [`facts`] are
 //!   this host's facts about an index, `budget` bounds the memory of indexes, `index_cache` has those that are decoded.
@@ -23,7 +23,7 @@
 //! Promises: every chosen index is admitted by the policy for the image as the user named it. A layer of another repository is used
 //! only if the image's own repository shows that it has the layer. Everything that a registry sends has a limit.
 //!
-//! May use: `format`, `index`, `oci`, `artifact`, `cache`, `kernel`, `trust`, `protocol`, and `container` for configurations of images. It
+//! May use: `format`, `index`, `native`, `oci`, `artifact`, `cache`, `kernel`, `trust`, `protocol`, and `container` for configurations of images. It
 //! knows no recordings: the crate `recordings` offers indexes and configurations from them.
 
 pub mod admission;
@@ -37,6 +37,7 @@ pub mod embedded_config;
 pub mod facts;
 pub mod found_image;
 pub mod images;
+pub mod in_advance;
 mod index_cache;
 pub mod inventory;
 pub mod known_images;

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
-use xebec_oci::memory::{LACK_LASTS, RegistryMemory};
+use xebec_oci::memory::{LACK_LASTS, NATIVE_LASTS, RegistryMemory};
 
 use xebec_kernel::file::write_for_this_boot;
 
@@ -29,6 +29,8 @@ pub(crate) struct RememberedRegistries(PathBuf);
 struct Table {
     /// When it was seen that they have no referrers API, in seconds since 1970.
     no_referrers_api: BTreeMap<String, u64>,
+    /// When it was seen that they answer starts in advance.
+    native: BTreeMap<String, u64>,
 }
 
 impl RememberedRegistries {
@@ -40,6 +42,27 @@ impl RememberedRegistries {
     fn read(&self) -> Table {
         let bytes = fs::read(&self.0).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// Notes in one of the lists that something is so of a server now, or is not. What is older than it lasts goes.
+    fn put(
+        &self,
+        server: &str,
+        is: bool,
+        lasts: Duration,
+        list: fn(&mut Table) -> &mut BTreeMap<String, u64>,
+    ) {
+        let _one = CHANGING.lock();
+        let mut table = self.read();
+        let now = xebec_kernel::clock::seconds_since_1970();
+        let known = list(&mut table);
+        known.retain(|_, seen| now.saturating_sub(*seen) < lasts.as_secs());
+        match is {
+            false => known.remove(server),
+            true if known.len() < MOST => known.insert(server.to_owned(), now),
+            true => return,
+        };
+        self.write(&table);
     }
 
     /// Another program may write at the same time; then one of the two facts is lost, and is seen again. Nor is it synced:
@@ -56,23 +79,24 @@ impl RememberedRegistries {
 
 impl RegistryMemory for RememberedRegistries {
     fn lacked_referrers(&self, server: &str) -> Option<SystemTime> {
-        let seen = *self.read().no_referrers_api.get(server)?;
-        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seen))
+        time(*self.read().no_referrers_api.get(server)?)
     }
 
     fn saw_referrers(&self, server: &str, has: bool) {
-        let _one = CHANGING.lock();
-        let mut table = self.read();
-        let now = xebec_kernel::clock::seconds_since_1970();
-        let known = &mut table.no_referrers_api;
-        known.retain(|_, seen| now.saturating_sub(*seen) < LACK_LASTS.as_secs());
-        match has {
-            true => known.remove(server),
-            false if known.len() < MOST => known.insert(server.to_owned(), now),
-            false => return,
-        };
-        self.write(&table);
+        self.put(server, !has, LACK_LASTS, |table| &mut table.no_referrers_api);
     }
+
+    fn seen_native(&self, server: &str) -> Option<SystemTime> {
+        time(*self.read().native.get(server)?)
+    }
+
+    fn saw_native(&self, server: &str, is: bool) {
+        self.put(server, is, NATIVE_LASTS, |table| &mut table.native);
+    }
+}
+
+fn time(seen: u64) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seen))
 }
 
 #[cfg(test)]
@@ -96,7 +120,15 @@ mod tests {
         assert_eq!(one.lacked_referrers("a:5000"), None);
         assert!(one.lacked_referrers("b").is_some());
 
+        one.saw_native("a:5000", true);
+        assert!(other.seen_native("a:5000").is_some() && other.seen_native("b").is_none());
+        assert!(one.lacked_referrers("b").is_some(), "both are in one file");
+        other.saw_native("a:5000", false);
+        assert_eq!(one.seen_native("a:5000"), None);
+
+        // As an earlier version has written it.
         fs::write(&file, r#"{"no_referrers_api": {"old": 1000}}"#).unwrap();
+        assert_eq!(one.seen_native("old"), None);
         assert!(
             one.lacked_referrers("old").is_some(),
             "the caller looks how old it is"

@@ -12,8 +12,9 @@ use xebec_protocol::wire::{ImageRequest, PullPolicy, Reply};
 
 use crate::found_image::{FoundImage, parse_manifest};
 use crate::images::{Images, Report};
+use crate::in_advance::{OnTheWay, Starting};
 use crate::record::{Fit, ImageRecord};
-use crate::referrers::{ConfigCarriers, Referrers};
+use crate::referrers::Referrers;
 use crate::registry_failure::registry_failure;
 
 /// How long a registry may take to resolve an image, where this host knows an older answer. Healthy registries
@@ -31,30 +32,30 @@ impl Images {
         Ok(found)
     }
 
-    /// The same. With `carriers` the configuration may come from one of them; the image's referrers are given if they were
-    /// asked for on the way.
+    /// The same. For a service that is `starting` the configuration may come from a carrier, and all may come in advance; what was asked
+    /// for on the way is given.
     ///
     /// # Errors
     /// Those of [`Self::resolve`].
     pub async fn resolve_with(
         &self,
         request: &ImageRequest,
-        carriers: Option<&ConfigCarriers<'_>>,
+        starting: Option<&Starting<'_>>,
         report: &Report,
-    ) -> Result<(FoundImage, Option<Referrers>), Failure> {
+    ) -> Result<(FoundImage, OnTheWay), Failure> {
         let reference: Reference = request
             .reference
             .parse()
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;
         if let Some(manifest) = request.manifest {
             if let Some(known) = self.known_by_name(&reference, manifest) {
-                return Ok((known, None));
+                return Ok((known, OnTheWay::default()));
             }
             let exactly = reference.repository().at(manifest);
-            return self.resolve_named(request, exactly, carriers, report).await;
+            return self.resolve_named(request, exactly, starting, report).await;
         }
         let Some(part) = request.part else {
-            return self.resolve_named(request, reference, carriers, report).await;
+            return self.resolve_named(request, reference, starting, report).await;
         };
         let mut found = self
             .resolve_manifest(request, reference, part.manifest, report)
@@ -63,7 +64,7 @@ impl Images {
         found.is_part = layers < found.layers.len();
         found.layers.truncate(layers);
         found.diff_ids.truncate(layers);
-        Ok((found, None))
+        Ok((found, OnTheWay::default()))
     }
 
     /// Finds a manifest that a name led to once; now it may lead elsewhere, or lead there for another platform.
@@ -109,9 +110,9 @@ impl Images {
         &self,
         request: &ImageRequest,
         reference: Reference,
-        carriers: Option<&ConfigCarriers<'_>>,
+        starting: Option<&Starting<'_>>,
         report: &Report,
-    ) -> Result<(FoundImage, Option<Referrers>), Failure> {
+    ) -> Result<(FoundImage, OnTheWay), Failure> {
         let platform = match &request.platform {
             Some(text) => text
                 .parse()
@@ -121,7 +122,7 @@ impl Images {
         let client = self.clients.get(request.docker_config.as_deref())?;
         let wanted = request.platform.is_some().then_some(&platform);
         if let Some(found) = self.resolve_by_record(&reference, wanted) {
-            return Ok((found, None));
+            return Ok((found, OnTheWay::default()));
         }
         let known = self.records.find(&reference.to_string()).and_then(|record| {
             let fit = record.fit(&platform)?;
@@ -132,70 +133,95 @@ impl Images {
             known.tell(report);
         }
         let known = match (request.pull, known) {
-            (PullPolicy::Never, Some((_, known))) => return Ok((known, None)),
+            (PullPolicy::Never, Some((_, known))) => return Ok((known, OnTheWay::default())),
             (PullPolicy::Never, None) => return Err(unknown(&reference, &platform)),
             (PullPolicy::Missing, Some((Fit::Exactly, known))) => {
                 let offline = false;
-                return Ok((FoundImage { offline, ..known }, None));
+                return Ok((FoundImage { offline, ..known }, OnTheWay::default()));
             }
             (_, known) => known.map(|(_, known)| known),
         };
-        let asked_for = |(found, referrers)| {
+        let asked_for = |(found, on_the_way)| {
             let platform = Some(platform.normalized().to_string());
-            (FoundImage { platform, ..found }, referrers)
+            (FoundImage { platform, ..found }, on_the_way)
         };
         let Some(known) = known else {
-            let located = client.for_first_contact().locate(&reference, &platform).await;
-            let located = located.map_err(|error| registry_failure(&error))?;
-            let configured = self.configure(&client, located, carriers, false).await;
-            return configured
-                .map(asked_for)
-                .map_err(|error| registry_failure(&error));
+            let found = self.first_contact(client, &reference, &platform, starting).await;
+            return found.map(asked_for).map_err(|error| registry_failure(&error));
         };
         let hasty = client.hasty(WHERE_KNOWN);
         let located = tokio::time::timeout(WHERE_KNOWN, hasty.locate(&reference, &platform)).await;
         let found = match located {
-            Ok(Ok(located)) => self.configure(&client, located, carriers, true).await,
+            Ok(Ok(located)) => self.configure(client, located, &platform, starting, true).await,
             Ok(Err(error)) => Err(error),
-            Err(_) => return Ok((instead(known, silence(&reference), report), None)),
+            Err(_) => return Ok(instead(known, silence(&reference), report)),
         };
         match found {
-            Err(error) if is_away(&error) => Ok((instead(known, error.to_string(), report), None)),
+            Err(error) if is_away(&error) => Ok(instead(known, error.to_string(), report)),
             found => found.map(asked_for).map_err(|error| registry_failure(&error)),
         }
     }
 
-    /// Finds a configuration: in a record of the image, in a recording of it, or in the registry.
+    /// Finds an image of which this host knows nothing.
+    async fn first_contact(
+        &self,
+        client: Client,
+        reference: &Reference,
+        platform: &Platform,
+        starting: Option<&Starting<'_>>,
+    ) -> Result<(FoundImage, OnTheWay), ClientError> {
+        let in_advance = match starting {
+            Some(Starting { command, .. }) => {
+                self.ask_in_advance(&client, reference, platform, None, command)
+                    .await
+            }
+            None => None,
+        };
+        let client = in_advance.unwrap_or(client);
+        let located = client.for_first_contact().locate(reference, platform).await?;
+        self.configure(client, located, platform, starting, false).await
+    }
+
+    /// Finds a configuration: in a record of the image, in a recording of it, or in the registry. An image without a record has nothing
+    /// else here either, so the rest is asked for in advance, unless it was.
     async fn configure(
         &self,
-        client: &Client,
+        mut client: Client,
         located: LocatedImage,
-        carriers: Option<&ConfigCarriers<'_>>,
+        platform: &Platform,
+        starting: Option<&Starting<'_>>,
         is_known: bool,
-    ) -> Result<(FoundImage, Option<Referrers>), ClientError> {
+    ) -> Result<(FoundImage, OnTheWay), ClientError> {
         let manifest = located.manifest_digest();
         let record = self.records.get(manifest);
         let (mut config, mut user) = record.map_or((None, None), |record| {
             (Some(Bytes::from(record.config.into_bytes())), record.user)
         });
         let mut referrers = None;
-        if let Some(carriers) = carriers
+        if let Some(Starting { carriers, command }) = starting
             && config.is_none()
             && (carriers.are_due)(manifest)
         {
+            if !client.has_answers() {
+                let exactly = located.repository().at(manifest);
+                let layers = located.layers().collect();
+                let asked = self.ask_in_advance(&client, &exactly, platform, Some(layers), command);
+                client = asked.await.unwrap_or(client);
+            }
             let ahead = Referrers::at_once(client.clone(), located.repository(), manifest);
             if let Some(carried) = ahead.config(located.config(), carriers).await {
                 (config, user) = (Some(carried.bytes), carried.user);
             }
             referrers = Some(ahead);
         }
-        let client = match is_known {
+        let patient = match is_known {
             true => client.hasty(WHERE_KNOWN),
             false => client.clone(),
         };
-        let image = client.resolve_located(located, config).await?;
+        let image = patient.resolve_located(located, config).await?;
         let found = FoundImage { user, ..found(image) };
-        Ok((found, referrers))
+        let client = client.has_answers().then_some(client);
+        Ok((found, OnTheWay { referrers, client }))
     }
 
     /// A manifest that an earlier start found by `reference`, if this host still knows the reference to name it. A
@@ -228,10 +254,10 @@ fn unknown(reference: &Reference, platform: &Platform) -> Failure {
 }
 
 /// The image as this host knows it, since its registry does not say more.
-fn instead(known: FoundImage, problem: String, report: &Report) -> FoundImage {
+fn instead(known: FoundImage, problem: String, report: &Report) -> (FoundImage, OnTheWay) {
     let text = format!("{problem}; using what this host knows of {}", known.reference);
     report(Reply::Notice { text });
-    known
+    (known, OnTheWay::default())
 }
 
 /// Refused connections, broken ones, a proxy that says 503, a limit that is used up: what a registry does while it is

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use xebec_format::docker_hub::registry_name;
 
 use crate::credentials::Login;
 use crate::credentials::providers::ProviderSettings;
@@ -18,10 +19,11 @@ use crate::reference::split_host_port;
 pub(crate) const SETTINGS_FILE: &str = "registries.toml";
 
 /// The names of all settings, at the top of the file.
-pub const SETTINGS: [&str; 8] = [
+pub const SETTINGS: [&str; 9] = [
     "plain_http",
     "ca_files",
     "mirrors",
+    "registries",
     "internal_hosts",
     "docker_config",
     "helper_directory",
@@ -40,6 +42,8 @@ pub struct ClientConfig {
     pub ca_files: Vec<PathBuf>,
     /// Mirrors by registry (`host[:port]`), tried in order before the registry itself.
     pub mirrors: HashMap<String, Vec<Mirror>>,
+    /// What holds for single registries and mirrors, by `host[:port]`.
+    pub registries: HashMap<String, RegistrySettings>,
     /// Hosts (`host` or `host[:port]`) that every registry may redirect to or name as its token server, whatever their
     /// addresses are.
     pub internal_hosts: Vec<String>,
@@ -74,6 +78,7 @@ impl Default for ClientConfig {
             plain_http: Vec::new(),
             ca_files: Vec::new(),
             mirrors: HashMap::new(),
+            registries: HashMap::new(),
             internal_hosts: Vec::new(),
             docker_config: None,
             helper_directory: None,
@@ -98,6 +103,35 @@ pub struct Mirror {
     /// can be verified, what it answers to a tag cannot.
     #[serde(default)]
     pub resolve_tags: bool,
+}
+
+/// What holds for one registry or mirror.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RegistrySettings {
+    /// Whether it may be asked to answer a start in advance, if it says that it does so.
+    pub native: bool,
+    /// Whether it may be told then which layers and pages this host holds. Off by default: that says which images run here.
+    pub tell_held: bool,
+}
+
+impl Default for RegistrySettings {
+    fn default() -> Self {
+        Self {
+            native: true,
+            tell_held: false,
+        }
+    }
+}
+
+impl ClientConfig {
+    /// What holds for the registry or mirror `name` (`host[:port]`).
+    pub fn of_registry(&self, name: &str) -> RegistrySettings {
+        let name = registry_name(name);
+        let mut listed = self.registries.iter();
+        let own = listed.find(|(listed, _)| registry_name(listed).eq_ignore_ascii_case(name));
+        own.map(|(_, settings)| *settings).unwrap_or_default()
+    }
 }
 
 /// How much a registry is asked for, and how patiently.
@@ -233,6 +267,10 @@ mod tests {
             [[mirrors."docker.io"]]
             url = "https://mirror.lan/hub"
             resolve_tags = true
+            [registries."Registry.lan:5000"]
+            tell_held = true
+            [registries."index.docker.io"]
+            native = false
             "#,
         )
         .unwrap();
@@ -241,6 +279,13 @@ mod tests {
         assert_eq!(config.budget.total_deadline, Duration::from_secs(300));
         assert_eq!(config.budget.connect_timeout, Budget::default().connect_timeout);
         assert!(config.mirrors["docker.io"][0].resolve_tags);
+        let of = |name: &str| {
+            let settings = config.of_registry(name);
+            (settings.native, settings.tell_held)
+        };
+        assert_eq!(of("registry.lan:5000"), (true, true));
+        assert_eq!(of("docker.io"), (false, false));
+        assert_eq!(of("registry.lan"), (true, false));
         assert_eq!(
             toml::from_str::<ClientConfig>("").unwrap(),
             ClientConfig::default()

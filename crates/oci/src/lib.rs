@@ -13,7 +13,7 @@
 //! the request. Bytes of a *range* carry no digest of their own; the reader of spans verifies them. Credentials go only to the
 //! registry that they are for, and to its token server.
 //!
-//! May use: `format` and `kernel`.
+//! May use: `format`, `kernel`, and `native` for the messages by which a registry of Xebec answers a start in advance.
 
 pub mod auth;
 pub mod client;
@@ -30,8 +30,9 @@ mod reference;
 mod transport;
 
 pub use client::{
-    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, Listener, LocatedImage, Observer, Outage,
-    ProbeReport, PushedManifest, RangeAnswer, ResolvedImage, Stats, Wait, listening,
+    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, Listener, LocatedImage, NativeService,
+    Observer, Outage, PiecesInAdvance, ProbeReport, PushedManifest, RangeAnswer, ResolvedImage, Stats, Wait,
+    listening,
 };
 pub use config::{Budget, ClientConfig, DurationError, Mirror, parse_duration};
 pub use error::{ClientError, Fault, Target};

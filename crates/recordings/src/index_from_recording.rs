@@ -33,33 +33,110 @@ pub(crate) struct BundledIndexFetch<'a> {
 
 impl BundledIndexFetch<'_> {
     /// If the zone carries indexes of layers of which this host has none that it may use, begins to fetch the zone
-    /// and offers those indexes to `choice`. Gives the rest of the answer, in which the pages follow; and the turn, if another
-    /// start might do the same meanwhile.
+    /// and offers those indexes to `choice`; they may have come `in_advance`. Gives the rest of the answer, in which the pages follow; and
+    /// the turn, if another start might do the same meanwhile.
     pub(crate) async fn begin(
         &self,
         choice: &mut Choice<'_>,
         turns: &Starts,
+        in_advance: Option<ZoneStream>,
     ) -> (Option<KeyGuard>, Option<ZoneStream>) {
         let evidence = &self.found.evidence;
         choice.vouch(evidence.clone());
         if evidence.listed.is_none() && evidence.signed.is_none() {
             // That this host made the recording says nothing of the indexes by which it did.
-            return (None, None);
+            return (None, in_advance);
         }
         // In this order: the start that fetched the indexes keeps its turn until it is known which pages are in flight.
         let is_unknown = !self.unknown_indexes(choice).is_empty();
         let name = (self.found.name, self.reference.clone());
         if !is_unknown && !turns.is_taken(&name) {
-            return (None, None);
+            return (None, in_advance);
         }
         // A start that has waited that long fetches, too, rather than fail after all others did.
         let turn = tokio::time::timeout(TURN, turns.take(name)).await.ok();
         let unknown = self.unknown_indexes(choice);
         if unknown.is_empty() {
-            return (None, None);
+            return (None, in_advance);
         }
-        let open = self.begin_to_fetch(choice, unknown).await;
+        let open = match in_advance {
+            Some(stream) => self.take_and_fetch(choice, unknown, stream).await,
+            None => {
+                let pages = self.missing_pages(&unknown);
+                self.begin_to_fetch(choice, unknown, pages).await
+            }
+        };
         (turn, open)
+    }
+
+    /// Takes indexes and the pages after them from what came in advance, and fetches what is not in it.
+    async fn take_and_fetch(
+        &self,
+        choice: &mut Choice<'_>,
+        mut unknown: Vec<LayerKey>,
+        mut stream: ZoneStream,
+    ) -> Option<ZoneStream> {
+        let recording = &self.found.recording;
+        let mut coming: Vec<(u64, LayerKey, BundledIndex)> = recording
+            .indexes
+            .iter()
+            .filter_map(|index| {
+                let key = LayerKey::from(recording.layers.get(usize::from(index.layer))?);
+                let at = stream.position(index.zone, &(index.offset..index.end()))?;
+                let is_wanted = unknown.contains(&key) && index.end() - index.offset <= MAX_CARRIED;
+                is_wanted.then_some((at, key, *index))
+            })
+            .collect();
+        coming.sort_by_key(|(at, ..)| *at);
+        for (_, key, carried) in coming {
+            if unknown.contains(&key) && self.take_one(choice, &mut stream, key, &carried).await.is_some() {
+                unknown.retain(|other| *other != key);
+            }
+        }
+        if unknown.is_empty() {
+            return Some(stream);
+        }
+        let mut pages = self.missing_pages(&unknown);
+        let is_coming = |number: &usize| {
+            let segment = recording.segments.get(*number)?;
+            stream.position(segment.zone, &(segment.offset..segment.end()))
+        };
+        let before = pages.len();
+        pages.retain(|number| is_coming(number).is_none());
+        if pages.len() < before {
+            // The others are asked for when these are taken.
+            self.begin_to_fetch(choice, unknown, Vec::new()).await;
+            return Some(stream);
+        }
+        self.begin_to_fetch(choice, unknown, pages).await
+    }
+
+    /// Offers an index once it is here; `None` if it does not come, or is another one.
+    async fn take_one(
+        &self,
+        choice: &mut Choice<'_>,
+        stream: &mut ZoneStream,
+        key: LayerKey,
+        carried: &BundledIndex,
+    ) -> Option<()> {
+        match stream.piece(carried.zone, &(carried.offset..carried.end())).await {
+            Ok(Some(bytes)) if Digest::of(&bytes) == key.index => {
+                choice.offer(key, Some(bytes));
+                Some(())
+            }
+            Ok(Some(_)) => {
+                warn!(
+                    "{}: the zone carries another index than its recording names",
+                    self.found.name
+                );
+                None
+            }
+            Ok(None) => None,
+            Err(problem) => {
+                warn!("{problem}");
+                None
+            }
+        }
     }
 
     /// Layers that the recording's zones carry indexes of, of which this host has none. Offers those that it has, and may not
@@ -83,9 +160,14 @@ impl BundledIndexFetch<'_> {
         unknown
     }
 
-    async fn begin_to_fetch(&self, choice: &mut Choice<'_>, unknown: Vec<LayerKey>) -> Option<ZoneStream> {
+    /// Fetches indexes, with the first of `pages`.
+    async fn begin_to_fetch(
+        &self,
+        choice: &mut Choice<'_>,
+        unknown: Vec<LayerKey>,
+        pages: Vec<usize>,
+    ) -> Option<ZoneStream> {
         let (source, recording) = (self.source, &self.found.recording);
-        let pages = self.missing_pages(&unknown);
         let missing = of_one_zone(recording, &unknown, &pages);
         let zone = missing.first()?.1.zone;
         let begin = missing.first()?.1.offset;
@@ -117,20 +199,11 @@ impl BundledIndexFetch<'_> {
             }
         };
         for (key, carried) in missing {
-            match stream.piece(&(carried.offset..carried.end())).await {
-                Ok(Some(bytes)) if Digest::of(&bytes) == key.index => {
-                    choice.offer(key, Some(bytes));
-                }
-                Ok(Some(_)) => warn!(
-                    "{}: the zone carries another index than its recording names",
-                    self.found.name
-                ),
-                Ok(None) => break,
-                Err(problem) => {
-                    warn!("{problem}");
-                    return apart;
-                }
+            let place = carried.offset..carried.end();
+            if stream.position(carried.zone, &place).is_none() {
+                break;
             }
+            self.take_one(choice, &mut stream, key, &carried).await;
         }
         apart.or(Some(stream))
     }

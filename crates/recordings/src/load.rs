@@ -190,7 +190,7 @@ impl Loader {
         self.coming.lock()
     }
 
-    /// Brings in what is missing, into the layers that were passed to [`Self::allow`]. `open` is a range of a zone that is on
+    /// Brings in what is missing, into the layers that were passed to [`Self::allow`]. `open` is what is on
     /// its way already.
     pub async fn load(self: &Arc<Self>, open: Option<ZoneStream>) -> Loaded {
         let start = Instant::now();
@@ -322,7 +322,13 @@ impl Loader {
         loaded.injected += zeros.map_err(|error| error.to_string())??;
         loop {
             let others = self.others();
-            self.bring_own(loaded, open.take(), &others).await?;
+            let open = open.take();
+            let is_in_advance = open.as_ref().is_some_and(ZoneStream::is_in_advance);
+            self.bring_own(loaded, open, &others).await?;
+            if is_in_advance {
+                // What broke off or was wrong is still missing, and is asked for by itself.
+                self.bring_own(loaded, None, &others).await?;
+            }
             let Some(more) = self.subscribe().filter(|_| !others.is_empty()) else {
                 return Ok(());
             };
@@ -350,13 +356,14 @@ impl Loader {
         let wanted = wanted(recording, &self.found.service, |run| {
             self.own(*run, others).iter().any(|run| !run.is_empty())
         });
-        let is_coming = |number: &usize| {
-            let segment = recording.segments.get(*number);
-            segment
-                .zip(open.as_ref())
-                .is_some_and(|(segment, open)| open.covers(segment.zone, &(segment.offset..segment.end())))
+        let position = |number: &usize| {
+            let segment = recording.segments.get(*number)?;
+            let open = open.as_ref()?;
+            open.position(segment.zone, &(segment.offset..segment.end()))
         };
-        let (coming, wanted): (Vec<usize>, Vec<usize>) = wanted.iter().partition(|number| is_coming(number));
+        let (mut coming, wanted): (Vec<usize>, Vec<usize>) =
+            wanted.iter().partition(|number| position(number).is_some());
+        coming.sort_by_key(position);
         let mut results = JoinSet::new();
         let mut problem = None;
         if let Some(open) = open {
@@ -415,11 +422,9 @@ impl Loader {
             requests: u64::from(open.is_request()),
             ..Brought::default()
         };
-        let zone = self.found.recording.zones.get(usize::from(open.zone()));
-        let zone = zone.map_or_else(String::new, |zone| zone.digest.to_string());
         let mut decoding = JoinSet::new();
         for segment in segments {
-            let stored = match open.piece(&(segment.offset..segment.end())).await {
+            let stored = match open.piece(segment.zone, &(segment.offset..segment.end())).await {
                 Ok(Some(stored)) => stored,
                 Ok(None) => break,
                 Err(problem) => {
@@ -431,10 +436,11 @@ impl Loader {
             let this = self.clone();
             decoding.spawn_blocking(move || {
                 let _permit = permit;
-                this.inject(&segment, &stored)
+                let injected = this.inject(&segment, &stored);
+                injected.map_err(|problem| format!("zone {}: {problem}", this.zone_name(segment.zone)))
             });
         }
-        if brought.problem.is_some() {
+        if brought.problem.is_some() && !open.is_in_advance() {
             self.tell_no_more();
         }
         brought.bytes = open.bytes();
@@ -442,11 +448,21 @@ impl Loader {
         while let Some(injected) = decoding.join_next().await {
             match injected {
                 Ok(Ok(pages)) => brought.injected += pages,
-                Ok(Err(problem)) => brought.problem = Some(format!("zone {zone}: {problem}")),
+                Ok(Err(problem)) => brought.problem = Some(problem),
                 Err(error) => brought.problem = Some(error.to_string()),
             }
         }
+        if open.is_in_advance()
+            && let Some(problem) = brought.problem.take()
+        {
+            warn!("what came in advance: {problem}; the rest is asked for by itself");
+        }
         brought
+    }
+
+    fn zone_name(&self, zone: u16) -> String {
+        let zone = self.found.recording.zones.get(usize::from(zone));
+        zone.map_or_else(String::new, |zone| zone.digest.to_string())
     }
 
     fn segments(&self, numbers: &[usize]) -> Vec<Segment> {

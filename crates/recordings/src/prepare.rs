@@ -11,6 +11,7 @@ use xebec_images::background_write::BackgroundWrite;
 use xebec_images::choose::{Choice, NotChosen};
 use xebec_images::found_image::FoundImage;
 use xebec_images::images::Report;
+use xebec_images::in_advance::{OnTheWay, Starting};
 use xebec_images::prepare::PreparedImage;
 use xebec_images::prepared_layer::PreparedLayer;
 use xebec_images::referrers::{ConfigCarriers, Referrers};
@@ -77,9 +78,13 @@ impl Recordings {
             });
         };
         let start = Instant::now();
-        let (found, referrers) = self.resolve_for_service(request, report).await?;
+        let resolving = self.resolve_for_service(request, service.command, report);
+        let (found, OnTheWay { referrers, client }) = resolving.await?;
         let resolved = Instant::now();
-        let client = self.images.clients().get(request.docker_config.as_deref())?;
+        let client = match client {
+            Some(client) => client,
+            None => self.images.clients().get(request.docker_config.as_deref())?,
+        };
         let referrers = referrers.unwrap_or_else(|| {
             let repository = found.reference.repository();
             match found.is_part {
@@ -87,7 +92,7 @@ impl Recordings {
                 true => Referrers::by_type(client.clone(), repository, found.manifest_digest),
             }
         });
-        let mut choice = Choice::new(&self.images, request, &found, &referrers)?;
+        let mut choice = Choice::new(&self.images, request, &found, &referrers)?.asking(client.clone());
         // A service is recorded on all of its image.
         let recording = match found.is_part {
             false => {
@@ -113,8 +118,9 @@ impl Recordings {
     async fn resolve_for_service(
         &self,
         request: &ImageRequest,
+        command: &ServiceCommand,
         report: &Report,
-    ) -> Result<(FoundImage, Option<Referrers>), Failure> {
+    ) -> Result<(FoundImage, OnTheWay), Failure> {
         let are_due = |manifest| self.kept.asked(manifest).is_none_or(|ago| ago >= ASK_AGAIN);
         let is_wanted = |manifest, recording| !self.kept.is_distrusted(manifest, recording);
         let carriers = ConfigCarriers {
@@ -122,7 +128,8 @@ impl Recordings {
             are_due: &are_due,
             is_wanted: &is_wanted,
         };
-        self.images.resolve_with(request, Some(&carriers), report).await
+        let starting = Starting { carriers, command };
+        self.images.resolve_with(request, Some(&starting), report).await
     }
 
     /// Finds an index for each layer, of the manifest if one is named, and keeps the image's record for starts while
@@ -179,14 +186,16 @@ impl Recordings {
             Err(refused) => return Ok(refused.map(Err)),
         };
         let repository = found.reference.repository().clone();
-        let source = ZoneSource::new(client, repository, service.bandwidths.clone(), &recording);
+        let bandwidths = service.bandwidths.clone();
+        let source = ZoneSource::new(client.without_answers(), repository, bandwidths, &recording);
+        let in_advance = source.in_advance(&client);
         let carried = BundledIndexFetch {
             store: self.images.store(),
             reference: found.reference.to_string(),
             found: &recording,
             source: &source,
         };
-        let (turn, open) = carried.begin(choice, &self.starts).await;
+        let (turn, open) = carried.begin(choice, &self.starts, in_advance).await;
         Ok(Some(Ok(Begun {
             found: recording,
             source,
@@ -196,3 +205,7 @@ impl Recordings {
         })))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests;

@@ -1,12 +1,14 @@
-//! A range of a zone on its way: from the registry, or from a zone that this host keeps.
+//! A range of a zone on its way: from the registry, or from a zone that this host keeps. Or pieces of zones that the registry sends in
+//! advance, in an order of its own.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Zone;
 use xebec_oci::{BlobStream, Client, Repository};
 
@@ -57,15 +59,23 @@ impl ZoneSource {
             Some(path) => Parts::Local(Some(read_file(path, range.clone()).await?)),
             None => Parts::Remote(Receiving::begin(self.ask(zone, range.clone()).await?)),
         };
-        Ok(ZoneStream {
-            zone,
-            range: range.clone(),
-            arrival: Arrival::new(range.start),
-            parts,
-            asked,
-            came: None,
-            bytes: 0,
-        })
+        let mut places = Places::default();
+        places.add(zone, range);
+        Ok(ZoneStream::new(places, parts, asked))
+    }
+
+    /// What `client` has of these zones in advance.
+    pub(crate) fn in_advance(&self, client: &Client) -> Option<ZoneStream> {
+        let number = |digest: &Digest| self.zones.iter().position(|zone| zone.digest == *digest);
+        let asked = Instant::now();
+        let digests: Vec<Digest> = self.zones.iter().map(|zone| zone.digest).collect();
+        let pieces = client.pieces_in_advance(&self.repository, &digests)?;
+        let mut places = Places::default();
+        for (digest, range) in pieces.places() {
+            places.add(number(digest)? as u16, range.clone());
+        }
+        let parts = Parts::InAdvance(Receiving::begin(pieces.into_stream()));
+        Some(ZoneStream::new(places, parts, asked))
     }
 
     async fn ask(&self, zone: u16, range: Range<u64>) -> Result<BlobStream, String> {
@@ -87,27 +97,78 @@ impl ZoneSource {
     }
 }
 
-/// A range of a zone, of which pieces are taken in ascending order.
+/// Ranges of zones that come one after the other.
+#[derive(Default)]
+struct Places {
+    /// By zone and offset: how long each is, and where its first byte comes, counted from the first of all.
+    all: BTreeMap<(u16, u64), (u64, u64)>,
+    /// The last one.
+    last: Option<(u16, u64)>,
+    /// How many bytes they have together.
+    end: u64,
+}
+
+impl Places {
+    fn add(&mut self, zone: u16, range: Range<u64>) {
+        let length = range.end.saturating_sub(range.start);
+        let last = self.last.and_then(|last| Some((last, self.all.get_mut(&last)?)));
+        match last {
+            // Pieces without a gap are one.
+            Some(((of, offset), (before, _))) if of == zone && offset + *before == range.start => {
+                *before += length;
+            }
+            _ => {
+                let key = (zone, range.start);
+                // One that comes twice counts where it comes first.
+                self.last = (!self.all.contains_key(&key)).then_some(key);
+                self.all.entry(key).or_insert((length, self.end));
+            }
+        }
+        self.end = self.end.saturating_add(length);
+    }
+
+    /// Where a piece comes.
+    fn of(&self, zone: u16, piece: &Range<u64>) -> Option<u64> {
+        let before = self.all.range(..=(zone, piece.start)).next_back();
+        let ((of, offset), (length, at)) = before?;
+        let is_in = *of == zone && piece.start <= piece.end && piece.end - offset <= *length;
+        is_in.then(|| at + (piece.start - offset))
+    }
+}
+
+/// Ranges of zones, of which pieces are taken in the order in which they come.
 pub struct ZoneStream {
-    /// The zone's place in the recording.
-    zone: u16,
-    range: Range<u64>,
+    places: Places,
     arrival: Arrival,
     parts: Parts,
     asked: Instant,
     came: Option<Came>,
     bytes: u64,
+    /// Nothing more comes.
+    is_over: bool,
 }
 
 impl ZoneStream {
+    fn new(places: Places, parts: Parts, asked: Instant) -> Self {
+        Self {
+            places,
+            arrival: Arrival::new(0),
+            parts,
+            asked,
+            came: None,
+            bytes: 0,
+            is_over: false,
+        }
+    }
+
     /// Whether the registry was asked for it.
     pub fn is_request(&self) -> bool {
         matches!(self.parts, Parts::Remote(_))
     }
 
-    /// The zone's place in the recording.
-    pub fn zone(&self) -> u16 {
-        self.zone
+    /// Whether the registry sent it in advance. What does not come, or is wrong, is asked for by itself then.
+    pub fn is_in_advance(&self) -> bool {
+        matches!(self.parts, Parts::InAdvance(_))
     }
 
     /// Bytes that were taken in so far.
@@ -115,21 +176,28 @@ impl ZoneStream {
         self.bytes
     }
 
-    /// Whether a piece can still be taken.
-    pub fn covers(&self, zone: u16, piece: &Range<u64>) -> bool {
-        self.zone == zone && self.arrival.at <= piece.start && piece.end <= self.range.end
+    /// When a piece comes, as a number that ascends; `None` if it cannot be taken, or no longer.
+    pub fn position(&self, zone: u16, piece: &Range<u64>) -> Option<u64> {
+        let at = self.places.of(zone, piece)?;
+        (!self.is_over && self.arrival.at <= at).then_some(at)
     }
 
     /// A piece, once all of it is here; what stands before it is thrown away. `None` if it does not come.
     ///
     /// # Errors
     /// Why nothing more comes, for people.
-    pub async fn piece(&mut self, piece: &Range<u64>) -> Result<Option<Bytes>, String> {
+    pub async fn piece(&mut self, zone: u16, piece: &Range<u64>) -> Result<Option<Bytes>, String> {
+        let Some(at) = self.position(zone, piece) else {
+            return Ok(None);
+        };
+        let piece = at..at + (piece.end - piece.start);
         loop {
-            if let Some(bytes) = self.arrival.take(piece) {
+            if let Some(bytes) = self.arrival.take(&piece) {
                 return Ok(Some(bytes));
             }
-            let Some(part) = self.parts.next().await? else {
+            let next = self.parts.next().await;
+            self.is_over = !matches!(next, Ok(Some(_)));
+            let Some(part) = next? else {
                 return Ok(None);
             };
             match (&mut self.came, part.came) {
@@ -165,13 +233,14 @@ struct Came {
 enum Parts {
     Local(Option<Bytes>),
     Remote(Receiving),
+    InAdvance(Receiving),
 }
 
 impl Parts {
     async fn next(&mut self) -> Result<Option<Part>, String> {
         match self {
             Self::Local(bytes) => Ok(bytes.take().map(|bytes| Part { bytes, came: None })),
-            Self::Remote(receiving) => receiving.next().await,
+            Self::Remote(receiving) | Self::InAdvance(receiving) => receiving.next().await,
         }
     }
 }
@@ -191,9 +260,9 @@ async fn read_file(path: PathBuf, range: Range<u64>) -> Result<Bytes, String> {
 /// A part of fewer bytes is copied behind the one before: by itself it would keep the whole buffer that it came in.
 const SMALL: usize = 16 << 10;
 
-/// Bytes of a zone that have come and were not used yet.
+/// Bytes of zones that have come and were not used yet.
 struct Arrival {
-    /// Offset in the zone of the first of them.
+    /// Where the first of them came, counted from the first of all.
     at: u64,
     parts: VecDeque<Bytes>,
     /// Small parts that came after these.

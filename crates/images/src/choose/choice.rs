@@ -69,6 +69,12 @@ impl<'a> Choice<'a> {
             account: images.budget.open(found.reference.to_string()),
         })
     }
+
+    /// Asks by this client, which may have answers in advance.
+    #[must_use]
+    pub fn asking(self, client: Client) -> Self {
+        Self { client, ..self }
+    }
 }
 
 /// How a layer's index was found, or what stands in the way.

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use xebec_format::digest::Digest;
 
 use super::Client;
+use super::in_advance::answers::Wanted;
 use super::range::{Opened, blob_ask, skip_in};
 use super::stream::{BegunBlob, BlobStream, Reader};
 use crate::error::{ClientError, Fault, Object};
@@ -164,6 +165,11 @@ impl Client {
         if let Some(bytes) = descriptor.embedded() {
             return Ok(bytes.into());
         }
+        let wanted = Wanted::Blob(&descriptor.digest);
+        let in_advance = self.in_advance(repository, wanted, |came| compared(came.bytes, descriptor));
+        if let Some(bytes) = in_advance.await {
+            return Ok(bytes);
+        }
         let mut failover = self.failover(target, true);
         let ask = blob_ask(repository, &descriptor.digest, None, false);
         loop {
@@ -196,23 +202,28 @@ impl Client {
             }
             other => other?,
         };
-        let got = Digest::of(&bytes);
-        if got != descriptor.digest {
-            return Err(Fault::WrongDigest {
-                expected: descriptor.digest,
-                got,
-            });
-        }
-        if bytes.len() as u64 != descriptor.size {
-            // The digest is right, so the manifest is wrong about the size, and asking again will not help.
-            return Err(Fault::Protocol(format!(
-                "the manifest says {} bytes, the content has {}",
-                descriptor.size,
-                bytes.len()
-            )));
-        }
-        Ok(bytes)
+        compared(bytes, descriptor)
     }
+}
+
+/// The content, if it is what the descriptor says.
+fn compared(bytes: Bytes, descriptor: &Descriptor) -> Result<Bytes, Fault> {
+    let got = Digest::of(&bytes);
+    if got != descriptor.digest {
+        return Err(Fault::WrongDigest {
+            expected: descriptor.digest,
+            got,
+        });
+    }
+    if bytes.len() as u64 != descriptor.size {
+        // The digest is right, so the manifest is wrong about the size, and asking again will not help.
+        return Err(Fault::Protocol(format!(
+            "the manifest says {} bytes, the content has {}",
+            descriptor.size,
+            bytes.len()
+        )));
+    }
+    Ok(bytes)
 }
 
 /// Appends the body to `bytes` until there are `until` of them, after leaving out the first `skip`.

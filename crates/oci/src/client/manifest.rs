@@ -5,6 +5,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use xebec_format::digest::Digest;
 
 use super::Client;
+use super::in_advance::answers::{Content, Wanted};
 use crate::auth::Scope;
 use crate::error::{ClientError, Fault, Object};
 use crate::manifest::{MAX_MANIFEST_SIZE, Manifest, ManifestError};
@@ -57,6 +58,22 @@ impl Client {
         } else {
             None
         };
+        let checked = |came: Content| {
+            if came.bytes.len() as u64 > MAX_MANIFEST_SIZE {
+                let limit = MAX_MANIFEST_SIZE;
+                return Err(Fault::TooLarge { limit });
+            }
+            let manifest = compared(came.bytes, came.media_type, wanted)?;
+            // What a tag leads to can be compared with nothing; it must at least be something that can be used.
+            match manifest.parse() {
+                Err(error) if wanted.is_none() => Err(Fault::Protocol(error.to_string())),
+                _ => Ok(manifest),
+            }
+        };
+        let in_advance = self.in_advance(repository, Wanted::Manifest(name), checked);
+        if let Some(manifest) = in_advance.await {
+            return Ok(manifest);
+        }
         let target = self.target(repository, Object::Manifest(name.to_owned()));
         let path = format!("{}/manifests/{name}", repository.name());
         let mut ask = Ask::get(path, Scope::pull(repository.name()));
@@ -94,14 +111,23 @@ impl Client {
             .header(DIGEST_HEADER)
             .and_then(|text| text.trim().parse::<Digest>().ok());
         let bytes = answer.body(MAX_MANIFEST_SIZE).await?;
-        let got = Digest::of(&bytes);
-        match wanted.or(announced) {
-            Some(expected) if expected != got => Err(Fault::WrongDigest { expected, got }),
-            _ => Ok(FetchedManifest {
-                digest: got,
-                media_type,
-                bytes,
-            }),
-        }
+        compared(bytes, media_type, wanted.or(announced))
+    }
+}
+
+/// A manifest whose digest is what was wanted, if one was.
+fn compared(
+    bytes: Bytes,
+    media_type: Option<String>,
+    expected: Option<Digest>,
+) -> Result<FetchedManifest, Fault> {
+    let got = Digest::of(&bytes);
+    match expected {
+        Some(expected) if expected != got => Err(Fault::WrongDigest { expected, got }),
+        _ => Ok(FetchedManifest {
+            digest: got,
+            media_type,
+            bytes,
+        }),
     }
 }

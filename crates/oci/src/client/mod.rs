@@ -8,6 +8,7 @@ mod blob;
 pub(crate) mod call_options;
 mod failover;
 mod head;
+mod in_advance;
 mod lists;
 mod manifest;
 pub(crate) mod outage;
@@ -27,6 +28,8 @@ use tokio::time::Instant;
 
 pub use blob::{MAX_RANGE, RangeAnswer};
 pub use call_options::{Observer, Wait};
+pub use in_advance::NativeService;
+pub use in_advance::pieces::PiecesInAdvance;
 pub use manifest::FetchedManifest;
 pub use outage::{Listener, Outage, listening};
 pub use probe::{AuthKind, ProbeReport};
@@ -41,6 +44,7 @@ use crate::memory::{RegistryMemory, ShortMemory};
 use crate::reference::Repository;
 use crate::transport::Transport;
 use call_options::{CallOptions, Patience};
+use in_advance::answers::Answers;
 use stats::Counters;
 
 /// Reads from and writes to registries.
@@ -49,7 +53,8 @@ pub struct Client {
     transport: Arc<Transport>,
     counters: Counters,
     options: CallOptions,
-    memory: Arc<dyn RegistryMemory>,
+    /// What a registry has answered in advance.
+    answers: Option<Arc<Answers>>,
 }
 
 impl Client {
@@ -67,10 +72,10 @@ impl Client {
     /// Those of [`Client::new`].
     pub fn remembering(config: ClientConfig, memory: Arc<dyn RegistryMemory>) -> Result<Self, ClientError> {
         Ok(Self {
-            transport: Arc::new(Transport::new(config)?),
+            transport: Arc::new(Transport::new(config, memory)?),
             counters: Counters::default(),
             options: CallOptions::default(),
-            memory,
+            answers: None,
         })
     }
 
@@ -99,7 +104,7 @@ impl Client {
             transport: self.transport.clone(),
             counters: self.counters.part(),
             options: self.options.clone(),
-            memory: self.memory.clone(),
+            answers: self.answers.clone(),
         }
     }
 

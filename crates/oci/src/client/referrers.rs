@@ -16,6 +16,7 @@ use reqwest::Method;
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use xebec_format::digest::Digest;
 
+use super::in_advance::answers::{Content, Wanted};
 use super::{Client, PushedManifest};
 use crate::auth::Scope;
 use crate::error::{ClientError, Fault, Object};
@@ -57,12 +58,14 @@ impl Client {
         subject: &Digest,
         artifact_type: Option<&str>,
     ) -> Result<Vec<Descriptor>, ClientError> {
-        let mut entries = match self.lacks_referrers(repository.registry()) {
-            true => {
+        let in_advance = self.referrers_in_advance(repository, subject).await;
+        let mut entries = match in_advance {
+            Some(listed) => listed,
+            None if self.lacks_referrers(repository.registry()) => {
                 self.referrers_tag_first(repository, subject, artifact_type)
                     .await?
             }
-            false => {
+            None => {
                 self.referrers_api_first(repository, subject, artifact_type)
                     .await?
             }
@@ -73,11 +76,25 @@ impl Client {
         Ok(entries)
     }
 
+    /// The whole list, if it came in advance.
+    async fn referrers_in_advance(
+        &self,
+        repository: &Repository,
+        subject: &Digest,
+    ) -> Option<Vec<Descriptor>> {
+        let wanted = Wanted::Referrers(subject);
+        let read = |came: Content| {
+            let mut entries = Vec::new();
+            add_entries(&mut entries, &came.bytes).map(|()| entries)
+        };
+        self.in_advance(repository, wanted, read).await
+    }
+
     /// Whether it is remembered of whom would be asked first that it has no API.
     fn lacks_referrers(&self, registry: &str) -> bool {
         let asked = self.transport.servers.readable(registry, false, false);
         let first = asked.first();
-        first.is_some_and(|first| memory::lacks_referrers(&*self.memory, &first.server.name()))
+        first.is_some_and(|first| memory::lacks_referrers(&*self.transport.memory, &first.server.name()))
     }
 
     async fn referrers_tag_first(
@@ -119,15 +136,15 @@ impl Client {
         };
         let list = self.tag_list(repository, subject).await?.manifests;
         if lack == Lack::Clear && !list.is_empty() {
-            self.memory.saw_referrers(&server, false);
+            self.transport.memory.saw_referrers(&server, false);
         }
         Ok(list)
     }
 
     /// A server has the API: that it had none is forgotten.
     fn has_referrers(&self, server: &str) {
-        if self.memory.lacked_referrers(server).is_some() {
-            self.memory.saw_referrers(server, true);
+        if self.transport.memory.lacked_referrers(server).is_some() {
+            self.transport.memory.saw_referrers(server, true);
         }
     }
 
@@ -185,14 +202,7 @@ impl Client {
                 _ => return Err(answer.into_fault().await),
             }
             let next = next_page(answer.url(), answer.headers())?;
-            let page: Index = serde_json::from_slice(&answer.body(MAX_MANIFEST_SIZE).await?)
-                .map_err(|error| Fault::Protocol(format!("the list of referrers cannot be read: {error}")))?;
-            entries.extend(page.manifests);
-            if entries.len() > MAX_INDEX_ENTRIES {
-                return Err(Fault::Protocol(format!(
-                    "more than {MAX_INDEX_ENTRIES} referrers"
-                )));
-            }
+            add_entries(&mut entries, &answer.body(MAX_MANIFEST_SIZE).await?)?;
             place = match next {
                 None => return Ok(Ok(entries)),
                 Some(next) => Place::Url(next),
@@ -284,6 +294,19 @@ impl Client {
             attempts: TAG_WRITES,
             cause,
         })
+    }
+}
+
+/// Adds the entries of a page.
+fn add_entries(entries: &mut Vec<Descriptor>, page: &[u8]) -> Result<(), Fault> {
+    let page: Index = serde_json::from_slice(page)
+        .map_err(|error| Fault::Protocol(format!("the list of referrers cannot be read: {error}")))?;
+    entries.extend(page.manifests);
+    match entries.len() > MAX_INDEX_ENTRIES {
+        true => Err(Fault::Protocol(format!(
+            "more than {MAX_INDEX_ENTRIES} referrers"
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -86,6 +86,11 @@ impl LocatedImage {
         self.reference.repository()
     }
 
+    /// Its layers, lowest first.
+    pub fn layers(&self) -> impl Iterator<Item = Digest> {
+        self.manifest.layers.iter().map(|layer| layer.digest)
+    }
+
     /// The config that is to be fetched.
     pub fn config(&self) -> &Descriptor {
         &self.manifest.config

@@ -26,6 +26,7 @@ use reqwest::header::{
 use reqwest::{Method, Url};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use xebec_format::digest::Digest;
+use xebec_native::is_spoken;
 
 use crate::auth::{Authenticator, Scope, parse_challenges};
 use crate::client::call_options::{Patience, Wait};
@@ -33,6 +34,7 @@ use crate::client::stats::Counters;
 use crate::config::{ClientConfig, is_loopback};
 use crate::credentials::CredentialStore;
 use crate::error::{ClientError, Fault};
+use crate::memory::{self, RegistryMemory};
 use allowance::Allowance;
 use attempts::Attempts;
 use authority::authority;
@@ -55,6 +57,7 @@ pub(crate) struct Transport {
     pub(crate) servers: Servers,
     pub(crate) auth: Authenticator,
     pub(crate) store: CredentialStore,
+    pub(crate) memory: Arc<dyn RegistryMemory>,
     pools: Arc<Pools>,
     redirects: Redirects,
 }
@@ -160,7 +163,7 @@ impl Ask {
 }
 
 impl Transport {
-    pub(crate) fn new(config: ClientConfig) -> Result<Self, ClientError> {
+    pub(crate) fn new(config: ClientConfig, memory: Arc<dyn RegistryMemory>) -> Result<Self, ClientError> {
         let pools = Arc::new(Pools::new(&config)?);
         let store = CredentialStore::new(
             config.docker_config.as_deref(),
@@ -179,6 +182,7 @@ impl Transport {
             servers,
             auth,
             store,
+            memory,
             pools,
             redirects: Redirects::default(),
         })
@@ -221,10 +225,13 @@ impl Transport {
         }
         let url = self.url(endpoint, &ask.place).await?;
         let (answer, named_by) = self.send_with_proof(server, ask, url, counters).await?;
-        if is_at(server, answer.url())
-            && let Some(allowance) = Allowance::read(answer.headers(), SystemTime::now())
-        {
-            server.gate.allows(allowance);
+        if is_at(server, answer.url()) {
+            if let Some(allowance) = Allowance::read(answer.headers(), SystemTime::now()) {
+                server.gate.allows(allowance);
+            }
+            if answer.header(xebec_native::HEADER).is_some_and(is_spoken) && server.is_native_due() {
+                memory::note_native(&*self.memory, &server.name());
+            }
         }
         if let Some(key) = key
             && authority(answer.url()) != server.authority

@@ -18,6 +18,8 @@ use crate::error::ClientError;
 
 /// A mirror that could not be reached is left out for this long.
 const MIRROR_REST: Duration = Duration::from_secs(30);
+/// How often it is looked whether a server is remembered to answer starts in advance.
+const NATIVE_NOTED: Duration = Duration::from_secs(60 * 60);
 
 /// Yes, no, or not known yet, shared between threads.
 #[derive(Debug, Default)]
@@ -52,6 +54,10 @@ pub(crate) struct Server {
     /// How near it is.
     pub(crate) reach: LastReach,
     resting_until: Mutex<Option<Instant>>,
+    /// When this process last looked whether it is remembered that the server answers starts in advance.
+    native_noted: Mutex<Option<Instant>>,
+    /// A start request was in vain: until then there is none.
+    starts_rest_until: Mutex<Option<Instant>>,
 }
 
 impl Server {
@@ -64,6 +70,8 @@ impl Server {
             honours_ranges: Known::default(),
             reach: LastReach::default(),
             resting_until: Mutex::new(None),
+            native_noted: Mutex::new(None),
+            starts_rest_until: Mutex::new(None),
         }
     }
 
@@ -78,9 +86,35 @@ impl Server {
     }
 
     fn is_resting(&self) -> bool {
-        let until = *self.resting_until.lock();
-        until.is_some_and(|until| until > Instant::now())
+        is_yet_to_come(&self.resting_until)
     }
+
+    /// The server says that it answers starts in advance. Whether it is time to look if that is remembered: a file says so, which
+    /// is too much to read for each answer.
+    pub(crate) fn is_native_due(&self) -> bool {
+        let mut noted = self.native_noted.lock();
+        let is_due = noted.is_none_or(|noted| noted.elapsed() >= NATIVE_NOTED);
+        if is_due {
+            *noted = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// Sends no start requests for this long.
+    pub(crate) fn rest_starts(&self, time: Duration) {
+        *self.starts_rest_until.lock() = Some(Instant::now() + time);
+        // What is remembered may have changed.
+        *self.native_noted.lock() = None;
+    }
+
+    /// Whether it is too early for a start request.
+    pub(crate) fn do_starts_rest(&self) -> bool {
+        is_yet_to_come(&self.starts_rest_until)
+    }
+}
+
+fn is_yet_to_come(until: &Mutex<Option<Instant>>) -> bool {
+    until.lock().is_some_and(|until| until > Instant::now())
 }
 
 /// One server, and the registry for which it answers.

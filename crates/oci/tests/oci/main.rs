@@ -12,6 +12,7 @@ mod connections;
 mod credential_providers;
 mod elsewhere;
 mod faults;
+mod in_advance;
 mod login;
 mod pull;
 mod push;

@@ -25,7 +25,12 @@ impl Recordings {
         if found.offline || !self.kept.is_look_due(found.manifest_digest, LOOK_AGAIN) {
             return;
         }
-        let (this, client, found, command) = (self.clone(), client.clone(), found.clone(), command.clone());
+        let (this, client, found, command) = (
+            self.clone(),
+            client.without_answers(),
+            found.clone(),
+            command.clone(),
+        );
         tokio::spawn(async move {
             tokio::time::sleep(AFTER).await;
             if let Err(failure) = this.keep_newer(&client, &found, &command).await {

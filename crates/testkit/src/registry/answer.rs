@@ -19,6 +19,7 @@ use super::distort::{distort, respond};
 use super::fault::Fault;
 use super::log::{Entry, Place, RequestHead};
 use super::reply::Reply;
+use super::start;
 use super::state::{Inner, State};
 use super::store::INDEX_TYPE;
 
@@ -59,7 +60,11 @@ pub(super) async fn answer(
         let ignore_range = fault == Some(Fault::IgnoreRange);
         route(state, &mut inner, &head, &body, ignore_range)
     });
-    let reply = distort(reply, fault.as_ref());
+    let mut reply = distort(reply, fault.as_ref());
+    let is_of_the_api = head.place == Place::Registry && head.path.starts_with("/v2/");
+    if is_of_the_api && state.options.native && !state.inner.lock().hides_native {
+        reply = reply.with("xebec-native", "1");
+    }
     record(state, head.clone(), reply.status, &sent);
     Some(respond(connection, &head, reply, fault.as_ref(), sent))
 }
@@ -140,6 +145,7 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
         "/blobs/",
         "/referrers/",
         "/tags/list",
+        "/_xebec/start",
     ];
     let split = kinds.iter().find_map(|kind| {
         let at = path.find(kind)?;
@@ -147,7 +153,8 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
     });
     let reads = matches!(head.method.as_str(), "GET" | "HEAD");
     let repository = split.map_or("", |(repository, _, _)| repository);
-    let action = if reads { "pull" } else { "push" };
+    let is_start = split.is_some_and(|(_, kind, _)| kind == "/_xebec/start");
+    let action = if reads || is_start { "pull" } else { "push" };
     let access = &state.options.access;
     let base = state.base(Place::Registry);
     let authorization = head.authorization.as_deref();
@@ -161,6 +168,9 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
         Some((name, "/manifests/", reference)) => put_manifest(state, inner, head, name, reference, body),
         Some((name, "/blobs/uploads/", session)) => upload(state, inner, head, name, session, body),
         Some((name, "/blobs/", digest)) => get_blob(state, inner, head, name, digest, ignore_range),
+        Some((_, "/_xebec/start", _)) if !state.options.native => Reply::error(404, "NOT_FOUND"),
+        Some((name, "/_xebec/start", "")) if head.method == "POST" => start::answer(inner, name, body),
+        Some((_, "/_xebec/start", _)) => Reply::error(405, "UNSUPPORTED"),
         Some((name, "/tags/list", "")) => tags(inner, head, name),
         Some((name, _, subject)) => referrers(state, inner, head, name, subject),
     }

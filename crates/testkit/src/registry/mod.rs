@@ -16,6 +16,7 @@ mod log;
 mod options;
 mod reply;
 mod serve;
+mod start;
 mod state;
 mod store;
 
@@ -204,6 +205,29 @@ impl FaultyRegistry {
     /// Ends all faults.
     pub fn clear_faults(&self) {
         self.state.inner.lock().script.clear();
+    }
+
+    /// Has it send these pieces of a blob, offsets and lengths, when a start of an image of the repository is answered in advance
+    /// ([`Options::native`]).
+    pub fn send_pieces(&self, repository: &str, digest: Digest, pieces: &[(u64, u64)]) {
+        let pieces = (repository.to_owned(), digest, pieces.to_vec());
+        self.state.inner.lock().start.pieces.push(pieces);
+    }
+
+    /// Has it send wrong bytes in answers in advance of this kind: `manifest`, `referrers`, `blob` or `pieces`.
+    pub fn lie_in_advance(&self, kind: &str) {
+        self.state.inner.lock().start.lies.push(kind.to_owned());
+    }
+
+    /// Has it leave out answers in advance of this kind.
+    pub fn leave_out_in_advance(&self, kind: &str) {
+        self.state.inner.lock().start.without.push(kind.to_owned());
+    }
+
+    /// Whether its answers have the header that says that it answers starts in advance. As a proxy may do, that does not change what it
+    /// answers.
+    pub fn hide_native(&self, hide: bool) {
+        self.state.inner.lock().hides_native = hide;
     }
 
     /// While down, every connection is reset.

@@ -24,6 +24,8 @@ pub struct Options {
     pub referrers_page: usize,
     /// Whether blobs come by redirect to a second server, and how long such a URL is good.
     pub redirect_blobs: Option<Duration>,
+    /// Whether it answers starts in advance, and says so in each answer.
+    pub native: bool,
     /// Longest body of an upload; larger ones are answered with 413.
     pub max_upload: u64,
 }
@@ -39,6 +41,7 @@ impl Default for Options {
             referrers_api: true,
             referrers_page: 100,
             redirect_blobs: None,
+            native: false,
             max_upload: u64::MAX,
         }
     }

@@ -8,6 +8,7 @@ use super::access::Tokens;
 use super::fault::Script;
 use super::log::{Entry, Place};
 use super::options::Options;
+use super::start::StartScript;
 use super::store::Store;
 
 /// The state that the servers share.
@@ -41,4 +42,7 @@ pub(super) struct Inner {
     pub(super) signature: u64,
     pub(super) connections: u64,
     pub(super) down: bool,
+    pub(super) start: StartScript,
+    /// Whether the header is left out that [`Options::native`] adds.
+    pub(super) hides_native: bool,
 }

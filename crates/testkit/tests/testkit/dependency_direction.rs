@@ -164,6 +164,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-kernel",
             "xebec-trust",
             "xebec-container",
+            "xebec-native",
             "xebec-oci",
             "xebec-index",
             "xebec-cache",
