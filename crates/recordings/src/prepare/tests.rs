@@ -243,10 +243,8 @@ impl Host {
             command: &command,
             bandwidths: &self.bandwidths,
         };
-        let report: Report = Arc::new(|_| ());
-        let prepared = self
-            .recordings
-            .prepare(&recorded.request(), true, Some(service), &report);
+        let (report, request): (Report, _) = (Arc::new(|_| ()), recorded.request());
+        let prepared = self.recordings.prepare(&request, true, Some(service), &report);
         let mut prepared = prepared.await.unwrap();
         prepared.image.written().await.unwrap();
         prepared
@@ -443,10 +441,8 @@ async fn a_configuration_that_is_wrong_is_asked_for_by_itself() {
         command: &service,
         bandwidths: &host.bandwidths,
     };
-    let report: Report = Arc::new(|_| ());
-    let prepared = host
-        .recordings
-        .prepare(&recorded.request(), false, Some(service), &report);
+    let (report, request): (Report, _) = (Arc::new(|_| ()), recorded.request());
+    let prepared = host.recordings.prepare(&request, false, Some(service), &report);
     assert!(prepared.await.unwrap().recording.is_none());
     let log = recorded.log();
     assert_eq!(log[..3], ["POST _xebec", "GET referrers", "GET blobs"]);
