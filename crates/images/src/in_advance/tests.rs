@@ -59,7 +59,7 @@ fn what_is_here_is_told_only_to_those_that_may_know() {
     let layer = |key: LayerKey| {
         let held = HeldLayer {
             index: key.index,
-            pages: PageRuns::new(vec![2..4]),
+            pages: PageRuns::new(Vec::from([2..4])),
         };
         (key.layer, held)
     };

@@ -36,6 +36,7 @@ pub use log::{LoggedRequest, Place, RequestHead};
 pub use options::Options;
 
 use log::Entry;
+use start::SentPieces;
 use state::State;
 
 /// A running registry.
@@ -210,8 +211,11 @@ impl FaultyRegistry {
     /// Has it send these pieces of a blob, offsets and lengths, when a start of an image of the repository is answered in advance
     /// ([`Options::native`]).
     pub fn send_pieces(&self, repository: &str, digest: Digest, pieces: &[(u64, u64)]) {
-        let pieces = (repository.to_owned(), digest, pieces.to_vec());
-        self.state.inner.lock().start.pieces.push(pieces);
+        self.state.inner.lock().start.pieces.push(SentPieces {
+            repository: repository.to_owned(),
+            blob: digest,
+            pieces: pieces.to_vec(),
+        });
     }
 
     /// Has it send wrong bytes in answers in advance of this kind: `manifest`, `referrers`, `blob` or `pieces`.

@@ -15,12 +15,21 @@ const MAX_BLOB: usize = 1 << 20;
 /// Which answers a registry gives to a start, and which of them are lies.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StartScript {
-    /// The pieces of a repository's blobs that it sends: offsets and lengths.
-    pub(super) pieces: Vec<(String, Digest, Vec<(u64, u64)>)>,
+    /// The pieces of blobs that it sends.
+    pub(super) pieces: Vec<SentPieces>,
     /// Kinds of answers in whose contents each byte is wrong.
     pub(super) lies: Vec<String>,
     /// Kinds of answers that it leaves out.
     pub(super) without: Vec<String>,
+}
+
+/// Pieces of a blob of a repository.
+#[derive(Debug, Clone)]
+pub(super) struct SentPieces {
+    pub(super) repository: String,
+    pub(super) blob: Digest,
+    /// Offsets and lengths.
+    pub(super) pieces: Vec<(u64, u64)>,
 }
 
 /// The answer to a start request for an image of the repository `name`.
@@ -36,13 +45,13 @@ pub(super) fn answer(inner: &mut Inner, name: &str, request: &[u8]) -> Reply {
         return Reply::error(404, "MANIFEST_UNKNOWN");
     };
     if request["service"].is_object() {
-        let pieces = script.pieces.iter().filter(|(of, ..)| of == name);
-        answers.extend(pieces.filter_map(|(_, digest, pieces)| {
-            let blob = repository.blobs.get(digest)?;
+        let sent = script.pieces.iter().filter(|sent| sent.repository == name);
+        answers.extend(sent.filter_map(|sent| {
+            let blob = repository.blobs.get(&sent.blob)?;
             let part =
                 |(offset, length): &(u64, u64)| blob.slice(*offset as usize..(offset + length) as usize);
-            let content = pieces.iter().map(part).collect::<Vec<_>>().concat();
-            let head = json!({"kind": "pieces", "digest": digest, "pieces": pieces});
+            let content = sent.pieces.iter().map(part).collect::<Vec<_>>().concat();
+            let head = json!({"kind": "pieces", "digest": sent.blob, "pieces": sent.pieces});
             Some((head, content.into()))
         }));
     }
