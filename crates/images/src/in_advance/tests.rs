@@ -4,7 +4,7 @@ use xebec_cache::store::LayerKey;
 
 use super::*;
 
-/// A layer of 20 pages, of which 2 and 3 are there.
+/// A layer of 20 pages, of which 2, 3 and 5 are there.
 fn put(store: &Store, layer: &[u8], index: &[u8]) -> LayerKey {
     let key = LayerKey {
         layer: Digest::of(layer),
@@ -19,7 +19,7 @@ fn put(store: &Store, layer: &[u8], index: &[u8]) -> LayerKey {
     durable[..8].copy_from_slice(b"XBDURABL");
     durable[8] = 1;
     durable[16] = 20;
-    durable[4096] = 0b1100;
+    durable[4096] = 0b10_1100;
     fs::write(folder.join("durable"), durable).unwrap();
     key
 }
@@ -59,7 +59,7 @@ fn what_is_here_is_told_only_to_those_that_may_know() {
     let layer = |key: LayerKey| {
         let held = HeldLayer {
             index: key.index,
-            pages: PageRuns::new(Vec::from([2..4])),
+            pages: PageRuns::new(vec![2..4, 5..6]),
         };
         (key.layer, held)
     };

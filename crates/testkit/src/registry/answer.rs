@@ -169,7 +169,9 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
         Some((name, "/blobs/uploads/", session)) => upload(state, inner, head, name, session, body),
         Some((name, "/blobs/", digest)) => get_blob(state, inner, head, name, digest, ignore_range),
         Some((_, "/_xebec/start", _)) if !state.options.native => Reply::error(404, "NOT_FOUND"),
-        Some((name, "/_xebec/start", "")) if head.method == "POST" => start::answer(inner, name, body),
+        Some((name, "/_xebec/start", "")) if head.method == "POST" => {
+            start::answer(&inner.start, &mut inner.store, name, body)
+        }
         Some((_, "/_xebec/start", _)) => Reply::error(405, "UNSUPPORTED"),
         Some((name, "/tags/list", "")) => tags(inner, head, name),
         Some((name, _, subject)) => referrers(state, inner, head, name, subject),

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use xebec_format::digest::Digest;
 
 use super::reply::Reply;
-use super::state::Inner;
-use super::store::{INDEX_TYPE, Repository};
+use super::store::{INDEX_TYPE, Repository, Store};
 
 /// Blobs that are longer are not sent whole.
 const MAX_BLOB: usize = 1 << 20;
@@ -33,12 +32,11 @@ pub(super) struct SentPieces {
 }
 
 /// The answer to a start request for an image of the repository `name`.
-pub(super) fn answer(inner: &mut Inner, name: &str, request: &[u8]) -> Reply {
+pub(super) fn answer(script: &StartScript, store: &mut Store, name: &str, request: &[u8]) -> Reply {
     let Ok(request) = serde_json::from_slice::<Value>(request) else {
         return Reply::error(400, "START_INVALID");
     };
-    let script = inner.start.clone();
-    let repository = inner.store.repository(name);
+    let repository = store.repository(name);
     let reference = request["reference"].as_str().unwrap_or_default();
     let platform = request["platform"].as_str().unwrap_or_default();
     let Some(mut answers) = of_image(repository, reference, platform) else {

@@ -1,7 +1,7 @@
 //! The body of a start answer, which is read as far as somebody asks for one of its contents.
 //!
-//! Contents come in the order of the head. Each that comes before the one that is asked for is kept until it is asked for, too. Whoever
-//! waits reads on, for all: there is no task that could outlive the start. When the last user goes, the body is closed.
+//! Contents come in the order of the head. Each that comes before the one that is asked for is kept until it is asked for, too. A call
+//! that waits reads on, for all: there is no task that could outlive the start. When the last user goes, the body is closed.
 
 use std::collections::VecDeque;
 use std::time::Duration;
