@@ -1,6 +1,6 @@
 //! The parts that functions of `records` are written with: a transaction of either engine, values, rows.
 
-use xebec_names::{RepositoryName, Tag, UploadId};
+use xebec_names::{PackKey, RepositoryName, Tag, UploadId};
 use xebec_objects::Digest;
 use xebec_placement::PlaceName;
 
@@ -108,6 +108,12 @@ impl From<&RepositoryName> for Value {
 impl From<&Tag> for Value {
     fn from(tag: &Tag) -> Self {
         Self::from(tag.as_str())
+    }
+}
+
+impl From<PackKey> for Value {
+    fn from(key: PackKey) -> Self {
+        Self::Integer(key.0)
     }
 }
 

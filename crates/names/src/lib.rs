@@ -1,4 +1,4 @@
-//! Names of repositories and tags, as the distribution specification has them, and ids of uploads.
+//! Names of repositories and tags, as the distribution specification has them, and ids of uploads and packs.
 //!
 //! Promise: a value of one of these types is a name that any registry takes, and no path that leads elsewhere. An error says what is wrong with a text.
 //!
@@ -95,6 +95,16 @@ impl FromStr for Tag {
             true => Ok(Self(text.into())),
             false => Err(InvalidName::Tag(shown(text))),
         }
+    }
+}
+
+/// A pack that a registry has or had. No other pack of it ever gets the same key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PackKey(pub i64);
+
+impl fmt::Display for PackKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:016x}", self.0)
     }
 }
 

@@ -17,7 +17,7 @@
 //!
 //! # Crates that it may use
 //!
-//! `database`, `kernel`, `names`, `objects`, and `placement` for names of places; no other crate of Xebec.
+//! `database`, `kernel`, `model`, `names`, `objects`, `sessions`, and `placement` for names of places; no other crate of Xebec.
 //!
 //! # Where to look
 //!
@@ -26,50 +26,45 @@
 //! | `operations` | what a [`Store`] does, by subject |
 //! | `records` | functions over one transaction, a file for each table |
 //! | `schema` | migrations of the records, whose engines are another crate's |
-//! | `sessions` | uploads that this process continues |
-//! | `upload_counts` | how many uploads each repository has under way, about |
 //! | `watched` | answers for those who watch, which cost something and are remembered |
 //! | `pulls` | when things were pulled, until it is written |
-//! | `model`, `recipes`, `replicas`, `space`, `config`, `error` | what goes in and comes out |
+//! | `config`, `error` | how it is opened, and why it fails; the other values that go in and come out are in the crate `model` |
 
 mod config;
 mod error;
-mod model;
 mod operations;
 mod places;
 mod pulls;
-mod recipes;
 mod records;
-mod replicas;
 mod schema;
-mod sessions;
-mod space;
 mod store;
-mod upload_counts;
 mod watched;
 
 use xebec_database as database;
+use xebec_model::{self as model, recipes, replicas, space};
 use xebec_names as name;
 
 pub use self::config::{PlaceConfig, StoreConfig};
 pub use self::error::{AppendError, Result, StoreError};
-pub use self::model::{
-    Blob, Chosen, Holding, IndexingProblem, IndexingTask, IsHeld, LayerOutcome, Manifest, ManifestWithin,
-    NewManifest, Page, PutManifest, Reference, ReferenceKind, Referrer, TagRecord, Unused, Usage,
-};
 pub use self::operations::{
     BackedUp, CollectOptions, Collected, Damage, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };
-pub use self::recipes::{
-    ChunkDigest, DedupTask, Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackRecord, PackReplacement,
-    RecipeRecord, Recording,
-};
-pub use self::replicas::{Held, Owner, PackStanding, Part, PlaceSpace, Placed, Replica, Standing};
-pub use self::space::{RepositorySpace, Space};
 pub use self::store::{Restore, Store};
 pub use self::watched::{Sums, Transactions, Waiting};
 pub use xebec_database::{
     DatabaseConfig, DatabaseError, PostgresTls, Protection, TlsWanted, database_protection,
 };
-pub use xebec_names::{InvalidName, LONGEST_NAME, LONGEST_TAG, RepositoryName, Tag, UploadId};
+pub use xebec_model::recipes::{
+    ChunkDigest, DedupTask, Draft, LARGEST_PIECE, NewPack, NewRecipe, PackRecord, PackReplacement,
+    RecipeRecord, Recording,
+};
+pub use xebec_model::replicas::{
+    Held, Owner, PackStanding, Part, PlaceSpace, Placed, Replica, Standing,
+};
+pub use xebec_model::space::{RepositorySpace, Space};
+pub use xebec_model::{
+    Blob, Chosen, Holding, IndexingProblem, IndexingTask, IsHeld, LayerOutcome, Manifest, ManifestWithin,
+    NewManifest, Page, PutManifest, Reference, ReferenceKind, Referrer, TagRecord, Unused, Usage,
+};
+pub use xebec_names::{InvalidName, LONGEST_NAME, LONGEST_TAG, PackKey, RepositoryName, Tag, UploadId};
 pub use xebec_objects::{Algorithm, BlobReader, Digest, Hasher, InvalidDigest, ObjectsConfig};

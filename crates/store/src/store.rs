@@ -11,18 +11,18 @@ use xebec_kernel::clock::milliseconds_since_1970;
 use crate::config::StoreConfig;
 use crate::database::{Database, DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
-use crate::model::{Blob, Garbage};
+use crate::model::Blob;
 use crate::places::Places;
 use crate::pulls::Pulls;
 use crate::records::garbage;
+use crate::records::garbage::Garbage;
 use crate::records::intact::main_key;
 use crate::schema::MIGRATIONS;
-use crate::sessions::Sessions;
 use crate::space::Space;
-use crate::upload_counts::UploadCounts;
 use crate::watched::{Lately, Remembered, Sums, Transactions, Waiting};
 use xebec_objects::{BlobReader, Objects};
 use xebec_placement::PlaceName;
+use xebec_sessions::{Sessions, UploadCounts};
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]

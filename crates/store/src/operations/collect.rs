@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
-use crate::model::Garbage;
 use crate::name::{RepositoryName, UploadId};
+use crate::records::garbage::Garbage;
 use crate::records::garbage::{self, Link};
 use crate::records::{blobs, drafts, repositories, uploads};
 use crate::store::{Store, milliseconds, now};

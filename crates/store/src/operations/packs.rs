@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::model::Page;
-use crate::recipes::{ChunkDigest, PackKey, PackRecord};
+use crate::name::PackKey;
+use crate::recipes::{ChunkDigest, PackRecord};
 use crate::records::packs::{self, Unchecked};
 use crate::store::{Store, now};
 use xebec_objects::Digest;

@@ -9,7 +9,7 @@ use xebec_placement::{Code, PlaceName, Placement, Wanted};
 use super::reading::Source;
 use crate::error::{Result, StoreError};
 use crate::model::{Blob, Page};
-use crate::recipes::PackKey;
+use crate::name::PackKey;
 use crate::records::intact::main_key;
 use crate::records::{blobs, placing, replicas};
 use crate::replicas::{Held, Owner, PackStanding, Part, PlaceSpace, Replica, Standing};

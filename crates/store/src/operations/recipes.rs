@@ -11,9 +11,8 @@ use bytes::Bytes;
 use super::scrub_replicas::Finding;
 use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
-use crate::recipes::{
-    Draft, LARGEST_PIECE, NewPack, NewRecipe, PackKey, PackReplacement, RecipeRecord, Recording,
-};
+use crate::name::PackKey;
+use crate::recipes::{Draft, LARGEST_PIECE, NewPack, NewRecipe, PackReplacement, RecipeRecord, Recording};
 use crate::records::{drafts, packs, recipes, replicas};
 use crate::replicas::Held;
 use crate::store::{Store, milliseconds, now};

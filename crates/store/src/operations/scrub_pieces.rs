@@ -3,7 +3,8 @@
 use super::scrub_replicas::Finding;
 use super::verdict::{Pace, Verdict};
 use crate::error::Result;
-use crate::recipes::{PackKey, PackRecord, RecipeRecord};
+use crate::name::PackKey;
+use crate::recipes::{PackRecord, RecipeRecord};
 use crate::records::{packs, recipes};
 use crate::store::{Store, now};
 use xebec_objects::Digest;

@@ -11,15 +11,17 @@ use tokio::sync::mpsc;
 
 use crate::database::Transaction;
 use crate::error::{AppendError, Result, StoreError};
-use crate::model::{Blob, Garbage, UploadRecord};
+use crate::model::Blob;
 use crate::name::{RepositoryName, UploadId};
 use crate::operations::room::LOOKED_AT;
+use crate::records::garbage::Garbage;
+use crate::records::uploads::UploadRecord;
 use crate::records::{blobs, garbage, repositories, uploads};
-use crate::sessions::Held;
 use crate::store::{Store, milliseconds, now};
 use xebec_objects::{Algorithm, Digest, Hasher};
 use xebec_objects::{Finished, Note, Released, Writer, new_key};
 use xebec_placement::PlaceName;
+use xebec_sessions::Held;
 
 /// So many bytes are written at once. An upload holds three times as many in memory.
 const BATCH: usize = 128 << 10;

@@ -4,9 +4,20 @@
 //! to the other. So no object is forgotten, and none is deleted that a blob has or is made of.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::model::Garbage;
 use xebec_objects::Digest;
 use xebec_placement::PlaceName;
+
+/// An object that no other record names, and that is to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Garbage {
+    pub(crate) object: String,
+    pub(crate) size: u64,
+    pub(crate) progress: Option<Vec<u8>>,
+    /// Since when it is garbage. It stays until then, if that is later than now.
+    pub(crate) since: u64,
+    /// On which place it is.
+    pub(crate) place: PlaceName,
+}
 
 /// An object of the main place is garbage from now on. What may have replicas goes by [`release`](super::replicas::release).
 pub(crate) fn throw_away(

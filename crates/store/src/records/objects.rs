@@ -2,7 +2,7 @@
 
 use super::intact;
 use crate::database::{DatabaseError, Transaction};
-use crate::recipes::PackKey;
+use crate::name::PackKey;
 use crate::replicas::Owner;
 use xebec_objects::Digest;
 

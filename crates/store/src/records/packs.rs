@@ -6,18 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::database::{DatabaseError, Row, Transaction, Value};
-use crate::recipes::{ChunkDigest, NewPack, PackKey, PackRecord};
+use crate::name::PackKey;
+use crate::recipes::{ChunkDigest, NewPack, PackRecord};
 use crate::records::{drafts, replicas};
 use xebec_objects::Digest;
 
 /// So many chunks or packs are looked up by one statement.
 const AT_ONCE: usize = 64;
-
-impl From<PackKey> for Value {
-    fn from(key: PackKey) -> Self {
-        Self::Integer(key.0)
-    }
-}
 
 const COLUMNS: &str =
     "packs.id, packs.object, packs.size, packs.checksum, packs.plain, packs.chunks, packs.created";

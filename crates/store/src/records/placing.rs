@@ -8,8 +8,9 @@ use xebec_placement::{Form, Wanted};
 
 use crate::database::{DatabaseError, Row, Transaction, Value};
 use crate::model::Blob;
+use crate::name::PackKey;
 use crate::name::RepositoryName;
-use crate::recipes::{PackKey, PackRecord};
+use crate::recipes::PackRecord;
 use crate::records::{drafts, intact, packs, recipes};
 use crate::replicas::{PackStanding, Standing};
 

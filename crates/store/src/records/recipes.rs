@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::database::{DatabaseError, Row, Transaction};
 use crate::model::Blob;
-use crate::recipes::{NewRecipe, PackKey, RecipeRecord};
+use crate::name::PackKey;
+use crate::recipes::{NewRecipe, RecipeRecord};
 use crate::records::{drafts, intact, packs, replicas};
 use xebec_objects::Digest;
 use xebec_placement::Form;

@@ -1,10 +1,19 @@
 //! Uploads under way. The record is there before the object, so that no object is without one.
 
 use crate::database::{DatabaseError, Transaction};
-use crate::model::UploadRecord;
 use crate::name::{RepositoryName, UploadId};
 use crate::records::{garbage, repositories};
 use xebec_objects::{Note, Released};
+
+/// An upload under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UploadRecord {
+    pub(crate) repository: RepositoryName,
+    pub(crate) object: String,
+    pub(crate) size: u64,
+    pub(crate) progress: Option<Vec<u8>>,
+    pub(crate) touched: u64,
+}
 
 /// Begins an upload, whose bytes go to `object`.
 pub(crate) fn begin(

@@ -53,6 +53,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("xebec-objects", &["xebec-kernel"]),
     ("xebec-names", &["xebec-kernel"]),
+    ("xebec-sessions", &["xebec-names", "xebec-objects"]),
+    (
+        "xebec-model",
+        &["xebec-names", "xebec-objects", "xebec-placement"],
+    ),
     (
         "xebec-database",
         &["xebec-names", "xebec-objects", "xebec-placement"],
@@ -62,9 +67,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "xebec-database",
             "xebec-kernel",
+            "xebec-model",
             "xebec-names",
             "xebec-objects",
             "xebec-placement",
+            "xebec-sessions",
         ],
     ),
     (

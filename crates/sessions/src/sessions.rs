@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::name::UploadId;
+use xebec_names::UploadId;
 use xebec_objects::Writer;
 
 /// So many writers wait for their next request at most; each holds a file open. Further ones are resumed from what is on the disk.
@@ -13,8 +13,9 @@ const MOST_IDLE: usize = 256;
 /// So many bytes they hold in memory together at most: those after the last part of an upload to S3.
 const MOST_IDLE_BYTES: usize = 64 << 20;
 
+/// All of them. It is cheap to clone; all clones are one.
 #[derive(Clone, Default)]
-pub(crate) struct Sessions(Arc<Mutex<Known>>);
+pub struct Sessions(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
@@ -62,7 +63,7 @@ impl Sessions {
     }
 
     /// Takes an upload for one request, with its writer if that is here; `None` if another request has it.
-    pub(crate) fn hold(&self, id: &UploadId) -> Option<(Held, Option<Writer>)> {
+    pub fn hold(&self, id: &UploadId) -> Option<(Held, Option<Writer>)> {
         let mut known = self.lock();
         if let Some(Session::Held(_)) = known.sessions.get(id) {
             return None;
@@ -78,13 +79,13 @@ impl Sessions {
     }
 
     /// Whether a request of this process continues an upload.
-    pub(crate) fn is_held(&self, id: &UploadId) -> bool {
+    pub fn is_held(&self, id: &UploadId) -> bool {
         matches!(self.lock().sessions.get(id), Some(Session::Held(_)))
     }
 
     /// How many bytes of an upload are safe, while a request of this process continues it. Of others the record says more: another node
     /// may have continued them since.
-    pub(crate) fn size(&self, id: &UploadId) -> Option<u64> {
+    pub fn size(&self, id: &UploadId) -> Option<u64> {
         match self.lock().sessions.get(id)? {
             Session::Held(size) => *size,
             Session::Idle(..) => None,
@@ -93,20 +94,20 @@ impl Sessions {
 }
 
 /// The right of one request to continue an upload. It ends with this.
-pub(crate) struct Held {
+pub struct Held {
     sessions: Sessions,
     id: UploadId,
 }
 
 impl Held {
     /// So many bytes are safe.
-    pub(crate) fn note(&self, size: u64) {
+    pub fn note(&self, size: u64) {
         let session = Session::Held(Some(size));
         self.sessions.lock().sessions.insert(self.id.clone(), session);
     }
 
     /// Leaves the writer for the next request.
-    pub(crate) fn leave(self, writer: Writer) {
+    pub fn leave(self, writer: Writer) {
         let mut known = self.sessions.lock();
         known.serial += 1;
         known.idle += 1;

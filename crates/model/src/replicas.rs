@@ -1,11 +1,11 @@
 //! The values of replicas: copies of an object on other places than the main one, whole or in shards of an erasure code.
 
+use xebec_names::{PackKey, RepositoryName};
 use xebec_objects::Digest;
 use xebec_placement::{Code, Form, PlaceName, Wanted};
 
-use crate::model::Blob;
-use crate::name::RepositoryName;
-use crate::recipes::{PackKey, PackRecord, RecipeRecord};
+use crate::contents::Blob;
+use crate::recipes::{PackRecord, RecipeRecord};
 
 /// What an object is to the store: which record has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ pub struct Replica {
 pub struct Standing {
     /// The blob.
     pub blob: Blob,
-    /// As of which change this is: [`Store::placed`](crate::Store::placed) wants to know.
+    /// As of which change this is: `Store::placed` wants to know.
     pub seen: i64,
     /// The repositories that have it, 10,000 at most.
     pub repositories: Vec<RepositoryName>,

@@ -5,15 +5,16 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::name::RepositoryName;
+use xebec_names::RepositoryName;
 
 /// Uploads are counted again when so many have begun here. Other nodes may begin as many meanwhile.
 const EVERY: u32 = 256;
 /// Counts of more repositories are forgotten, and made again.
 const MOST: usize = 10_000;
 
+/// The counts of all repositories.
 #[derive(Default)]
-pub(crate) struct UploadCounts(Mutex<HashMap<RepositoryName, Count>>);
+pub struct UploadCounts(Mutex<HashMap<RepositoryName, Count>>);
 
 #[derive(Clone, Copy)]
 struct Count {
@@ -24,7 +25,7 @@ struct Count {
 impl UploadCounts {
     /// Whether the uploads of a repository have to be counted before another one begins: they never were, many have begun since, or there
     /// seem to be as many as there may be.
-    pub(crate) fn is_due(&self, repository: &RepositoryName, most: u32) -> bool {
+    pub fn is_due(&self, repository: &RepositoryName, most: u32) -> bool {
         let counts = self.0.lock();
         let is_due =
             |count: &Count| count.begun >= EVERY || count.counted.saturating_add(count.begun) >= most;
@@ -32,7 +33,7 @@ impl UploadCounts {
     }
 
     /// Takes over what was counted.
-    pub(crate) fn counted(&self, repository: &RepositoryName, counted: u32) {
+    pub fn counted(&self, repository: &RepositoryName, counted: u32) {
         let mut counts = self.0.lock();
         if counts.len() >= MOST {
             counts.clear();
@@ -41,7 +42,7 @@ impl UploadCounts {
     }
 
     /// One more has begun.
-    pub(crate) fn begun(&self, repository: &RepositoryName) {
+    pub fn begun(&self, repository: &RepositoryName) {
         if let Some(count) = self.0.lock().get_mut(repository) {
             count.begun = count.begun.saturating_add(1);
         }

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::name::{RepositoryName, Tag};
+use xebec_names::{RepositoryName, Tag};
 use xebec_objects::Digest;
-use xebec_placement::PlaceName;
 
 /// A blob that is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +30,8 @@ pub enum ReferenceKind {
 }
 
 impl ReferenceKind {
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in the records.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Config => "config",
             Self::Layer => "layer",
@@ -39,7 +39,8 @@ impl ReferenceKind {
         }
     }
 
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
         let all = [Self::Config, Self::Layer, Self::Manifest];
         all.into_iter().find(|kind| kind.name() == name)
     }
@@ -175,7 +176,7 @@ pub struct Page<T> {
 
 impl<T> Page<T> {
     /// Of one more than was asked for, if there are as many.
-    pub(crate) fn cut(mut items: Vec<T>, n: usize) -> Self {
+    pub fn cut(mut items: Vec<T>, n: usize) -> Self {
         let next = items.len() > n;
         items.truncate(n);
         Self { items, next }
@@ -257,26 +258,4 @@ pub struct Unused {
     /// They are copies of an upstream's: their tags go with them, and one that a client has pushed is none. Otherwise, no tag names
     /// them, or what they refer to.
     pub is_copy: bool,
-}
-
-/// An upload under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UploadRecord {
-    pub(crate) repository: RepositoryName,
-    pub(crate) object: String,
-    pub(crate) size: u64,
-    pub(crate) progress: Option<Vec<u8>>,
-    pub(crate) touched: u64,
-}
-
-/// An object that no other record names, and that is to be deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Garbage {
-    pub(crate) object: String,
-    pub(crate) size: u64,
-    pub(crate) progress: Option<Vec<u8>>,
-    /// Since when it is garbage. It stays until then, if that is later than now.
-    pub(crate) since: u64,
-    /// On which place it is.
-    pub(crate) place: PlaceName,
 }

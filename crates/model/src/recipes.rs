@@ -3,11 +3,12 @@
 //! The store knows nothing of what is inside of packs and recipes. It knows which recipe needs which pack, and where a chunk is.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use crate::model::Blob;
+use xebec_names::PackKey;
 use xebec_objects::Digest;
 use xebec_placement::Form;
+
+use crate::contents::Blob;
 
 /// The SHA-256 of a chunk's plain bytes.
 pub type ChunkDigest = [u8; 32];
@@ -15,20 +16,10 @@ pub type ChunkDigest = [u8; 32];
 /// No pack and no recipe has more bytes: both are written, and recipes are read, in one piece.
 pub const LARGEST_PIECE: u64 = 64 << 20;
 
-/// A pack that is here or was. No other pack ever gets the same key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PackKey(pub(crate) i64);
-
-impl fmt::Display for PackKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:016x}", self.0)
-    }
-}
-
 /// An object that was written for a pack or a recipe, and that is neither yet. It is garbage after `upload_timeout`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// The object's key, for [`Store::read_object`](crate::Store::read_object).
+    /// The object's key, for `Store::read_object`.
     pub object: String,
     /// How many bytes it has.
     pub size: u64,
@@ -134,7 +125,7 @@ pub struct PackReplacement {
     pub old: Vec<PackKey>,
     /// The packs that have all that any recipe needs of them. Each of these recipes needs all of them from now on.
     pub new: Vec<NewPack>,
-    /// The blobs whose recipes need one of the old packs, as [`Store::pack_users`](crate::Store::pack_users) has said, each with the object
+    /// The blobs whose recipes need one of the old packs, as `Store::pack_users` has said, each with the object
     /// of its recipe: another recipe of the same blob may need other chunks.
     pub users: BTreeMap<Digest, String>,
 }
