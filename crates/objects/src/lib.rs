@@ -14,6 +14,7 @@ mod config;
 mod digest;
 mod directory;
 mod engine;
+mod limits;
 mod note;
 mod s3;
 
@@ -21,4 +22,5 @@ pub use self::config::ObjectsConfig;
 pub use self::digest::{Algorithm, Digest, Hasher, InvalidDigest};
 pub use self::directory::{Directory, make_directory};
 pub use self::engine::{BlobReader, Objects, Writer};
+pub use self::limits::within;
 pub use self::note::{Finished, Note, Released, new_key};

@@ -17,8 +17,10 @@ use crate::config::PlaceConfig;
 pub(crate) const MARK: &str = "place";
 /// A place that had its mark has it for so long, before somebody looks again.
 const SEEN: Duration = Duration::from_secs(10);
-/// A place that did not answer is asked last for so long.
-const AVOIDED: Duration = Duration::from_secs(10);
+/// A place that did not answer is asked last for so long; for twice as long if it does not answer right after that either, and so on.
+const AVOIDED: Duration = Duration::from_secs(60);
+/// But no longer than so.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// A place, and what is known of it.
 pub(crate) struct Place {
@@ -45,8 +47,8 @@ impl Place {
 /// All of them, by their names.
 pub(crate) struct Places {
     others: BTreeMap<PlaceName, Place>,
-    /// When a place, the main one included, did not answer last.
-    failed: Mutex<BTreeMap<PlaceName, Instant>>,
+    /// When a place, the main one included, did not answer last, and for how long it is asked last.
+    failed: Mutex<BTreeMap<PlaceName, (Instant, Duration)>>,
 }
 
 impl Places {
@@ -79,13 +81,23 @@ impl Places {
 
     /// Notes that a place did not answer.
     pub(crate) fn note_failure(&self, name: &PlaceName) {
-        self.failed.lock().insert(name.clone(), Instant::now());
+        let mut failed = self.failed.lock();
+        let last = failed.get(name).map(|(at, lasting)| (at.elapsed(), *lasting));
+        let lasting = match last {
+            // Others have asked it meanwhile.
+            Some((since, lasting)) if since < lasting => lasting,
+            Some((since, lasting)) if since < lasting * 2 => LONGEST.min(lasting * 2),
+            _ => AVOIDED,
+        };
+        failed.insert(name.clone(), (Instant::now(), lasting));
     }
 
     /// Whether a place has not answered a short while ago: others are asked first.
     pub(crate) fn is_avoided(&self, name: &PlaceName) -> bool {
         let failed = self.failed.lock();
-        failed.get(name).is_some_and(|failed| failed.elapsed() < AVOIDED)
+        failed
+            .get(name)
+            .is_some_and(|(at, lasting)| at.elapsed() < *lasting)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Bytes of an object copied to places, from the first source that has right ones.
 
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use xebec_objects::{Finished, Hasher, Note, Objects, Writer, new_key};
+use xebec_objects::{Finished, Hasher, Note, Objects, Writer, new_key, within};
 use xebec_placement::erasure::{Layout, encode_stripe};
 use xebec_placement::{Code, PlaceName};
 
@@ -18,6 +19,8 @@ use crate::store::{Store, now};
 
 /// So many bytes are passed on at once.
 const BATCH: usize = 1 << 20;
+/// A place that takes in nothing of an object for so long takes in nothing. What it writes late is garbage: no other object has that key.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// An object on a place that is being written, and its record.
 pub(super) struct Writing {
@@ -148,7 +151,7 @@ impl Store {
                 io::Error::other("it was forgotten as lost; try again"),
             ));
         }
-        let writer = open_writer(objects, &draft.object).await;
+        let writer = within(PATIENCE, open_writer(objects, &draft.object)).await;
         let mut writing = Writing {
             place,
             part,
@@ -192,21 +195,20 @@ impl Store {
         if found == held.checksum {
             return Ok(());
         }
-        self.note_wrong_source(source).await?;
+        if let Err(error) = self.note_wrong_source(source).await? {
+            tracing::warn!("what has wrong bytes is not noted: {error}");
+        }
         let error = format!("its bytes have digest {found}, not {}", held.checksum);
         Err(not_read(io::Error::new(io::ErrorKind::InvalidData, error)))
     }
 
-    /// Notes which replica has wrong bytes, so that it is not read the next time.
-    async fn note_wrong_source(&self, source: &Source) -> Result<()> {
-        match source {
-            Source::Replica(replica) => {
-                self.note_replica(replica, false).await?;
-            }
-            Source::Shards(shards) => self.scrub_some(shards.replicas()).await?,
-            Source::Main(_) | Source::Restored(_) => {}
-        }
-        Ok(())
+    /// Notes which replicas have wrong bytes or none, so that they are not read the next time; how many there are, or why nobody knows that.
+    pub(super) async fn note_wrong_source(&self, source: &Source) -> Result<io::Result<u64>> {
+        Ok(match source {
+            Source::Replica(replica) => self.note_wrong_replica(replica).await?.map(u64::from),
+            Source::Shards(shards) => Ok(self.scrub_some(shards.replicas()).await?),
+            Source::Main(_) | Source::Restored(_) => Ok(0),
+        })
     }
 
     async fn write_batch(
@@ -236,7 +238,7 @@ impl Store {
     }
 
     async fn write_pieces(&self, writing: &mut Writing, pieces: Vec<Bytes>) -> Result<()> {
-        let written = writing.take()?.write(pieces).await;
+        let written = within(PATIENCE, writing.take()?.write(pieces)).await;
         let writer = written.map_err(|source| at(&writing.place, source))?;
         self.note_writing(writing, writer).await
     }
@@ -261,7 +263,7 @@ impl Store {
 
     /// The object of a replica is whole and durable; its draft has the key of the replica now.
     async fn complete(&self, held: &Held, writing: &mut Writing) -> Result<Replica> {
-        let settled = writing.take()?.settled(true).await;
+        let settled = within(PATIENCE, writing.take()?.settled(true)).await;
         let settled = settled.map_err(|source| at(&writing.place, source))?;
         self.note_writing(writing, settled).await?;
         let writer = writing.take()?;
@@ -271,7 +273,7 @@ impl Store {
             size,
             hasher,
             released,
-        } = writer.complete().await.map_err(broken)?;
+        } = within(PATIENCE, writer.complete()).await.map_err(broken)?;
         // What was written to a directory since its disk is gone does not count.
         self.look_again(&writing.place).await.map_err(broken)?;
         let note = Note {

@@ -1,10 +1,12 @@
-//! Objects read by their names, from the best place that has them: the main one, then whole replicas, then shards.
+//! Objects read by their names, from the best place that has them: the main one, then whole replicas, then shards. What is on a place that did not answer a
+//! short while ago comes after all that is elsewhere.
 
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use xebec_objects::{BlobReader, Objects, new_key};
+use xebec_objects::{BlobReader, Objects, new_key, within};
 use xebec_placement::PlaceName;
 
 use super::shards::{self, Shards};
@@ -16,6 +18,8 @@ use crate::records::replicas;
 use crate::replicas::{Part, Replica};
 use crate::store::{Store, now};
 
+/// A place beside the main one that does not begin to answer for so long does not answer: a disk of another host may hang for ever.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A mark has no more bytes.
 const LONGEST_MARK: u64 = 256;
 
@@ -27,6 +31,17 @@ pub(super) enum Source {
     Shards(Shards),
     /// By the recipe of a blob that is not intact.
     Restored(Blob),
+}
+
+impl Source {
+    /// Whether it cannot be read without places that are like this.
+    pub(super) fn needs(&self, is_such: impl Fn(&PlaceName) -> bool) -> bool {
+        match self {
+            Self::Replica(replica) => is_such(&replica.place),
+            Self::Shards(shards) => !shards.suffice_without(|replica| is_such(&replica.place)),
+            Self::Main(_) | Self::Restored(_) => false,
+        }
+    }
 }
 
 impl Store {
@@ -61,11 +76,7 @@ impl Store {
     }
 
     async fn read_main(&self, key: &str, range: Range<u64>) -> io::Result<BlobReader> {
-        let read = self.inner.objects.read(key, range).await;
-        if read.as_ref().is_err_and(|error| !is_absence(error)) && !self.inner.places.is_empty() {
-            self.inner.places.note_failure(&PlaceName::main());
-        }
-        read
+        self.noted(&PlaceName::main(), self.inner.objects.read(key, range).await)
     }
 
     /// Reads a range of an object from its replicas; none if it has none that would do.
@@ -83,15 +94,12 @@ impl Store {
     /// Where all of an object may be read, beside the main place: the best first.
     pub(super) async fn other_sources(&self, name: &str) -> io::Result<Vec<Source>> {
         let replicas = self.replicas_of(name).await?;
-        let mut whole: Vec<&Replica> = replicas
-            .iter()
-            .filter(|found| found.part == Part::Whole)
-            .collect();
-        whole.sort_by_key(|replica| self.inner.places.is_avoided(&replica.place));
-        let whole = whole.into_iter().cloned().map(Source::Replica);
-        Ok(whole
-            .chain(Shards::complete(&replicas).into_iter().map(Source::Shards))
-            .collect())
+        let whole = replicas.iter().filter(|found| found.part == Part::Whole);
+        let mut sources: Vec<Source> = whole.cloned().map(Source::Replica).collect();
+        sources.extend(Shards::complete(&replicas).into_iter().map(Source::Shards));
+        // The order of those that are alike stays.
+        sources.sort_by_key(|source| source.needs(|place| self.inner.places.is_avoided(place)));
+        Ok(sources)
     }
 
     /// Reads a range of an object from there.
@@ -125,11 +133,15 @@ impl Store {
             let objects = self.objects_of(&replica.place).await?;
             objects.read(&replica.key, range).await
         };
-        let read = read.await;
-        if read.as_ref().is_err_and(|error| !is_absence(error)) {
-            self.inner.places.note_failure(&replica.place);
+        self.noted(&replica.place, within(PATIENCE, read).await)
+    }
+
+    /// Notes of a place whether it has answered.
+    fn noted<T>(&self, place: &PlaceName, answer: io::Result<T>) -> io::Result<T> {
+        if answer.as_ref().is_err_and(|error| !is_absence(error)) && !self.inner.places.is_empty() {
+            self.inner.places.note_failure(place);
         }
-        read
+        answer
     }
 
     async fn read_shards(&self, shards: &Shards, range: Range<u64>) -> io::Result<BlobReader> {
@@ -144,35 +156,57 @@ impl Store {
         Ok(BlobReader::new(futures_util::stream::iter(first).chain(pieces)))
     }
 
-    /// Whether an object of so many bytes is on the main place, or on others: whole, or in enough shards. The bytes are not read.
+    /// Whether an object of so many bytes is on the main place, or on others: whole, or in enough shards. The bytes are not read. Places are asked in the order
+    /// in which they are read.
     pub(crate) async fn is_somewhere(&self, name: &str, size: u64) -> io::Result<bool> {
+        let main = PlaceName::main();
+        let key = main_key(name);
+        let later = key.is_some() && self.inner.places.is_avoided(&main);
         let mut failed = None;
-        if let Some(key) = main_key(name) {
-            match self.inner.objects.size(key).await {
-                Ok(found) if found == Some(size) => return Ok(true),
-                Ok(_) => {}
+        if let Some(key) = key.filter(|_| !later) {
+            match self.is_on_main(key, size).await {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
                 Err(error) => failed = Some(error),
             }
         }
+        let mut replicas = self.replicas_of(name).await?;
+        replicas.sort_by_key(|replica| self.inner.places.is_avoided(&replica.place));
         let mut there = Vec::new();
-        for replica in self.replicas_of(name).await? {
+        for replica in replicas {
             match self.is_replica_there(&replica).await {
                 Ok(true) if replica.part == Part::Whole => return Ok(true),
                 Ok(true) => there.push(replica),
                 Ok(false) => {}
                 Err(error) => failed = Some(worse(failed, error)),
             }
+            if !Shards::complete(&there).is_empty() {
+                return Ok(true);
+            }
         }
-        if !Shards::complete(&there).is_empty() {
-            return Ok(true);
+        match key.filter(|_| later) {
+            Some(key) => match self.is_on_main(key, size).await {
+                Ok(false) => failed.map_or(Ok(false), Err),
+                found => found.map_err(|error| worse(failed, error)),
+            },
+            None => failed.map_or(Ok(false), Err),
         }
-        failed.map_or(Ok(false), Err)
+    }
+
+    async fn is_on_main(&self, key: &str, size: u64) -> io::Result<bool> {
+        let found = self.inner.objects.size(key).await;
+        let found = self.noted(&PlaceName::main(), found)?;
+        Ok(found == Some(size))
     }
 
     /// Whether a replica is there and has as many bytes as its record says.
     pub(super) async fn is_replica_there(&self, replica: &Replica) -> io::Result<bool> {
-        let objects = self.objects_of(&replica.place).await?;
-        Ok(objects.size(&replica.key).await? == Some(replica.size))
+        let look = async {
+            let objects = self.objects_of(&replica.place).await?;
+            objects.size(&replica.key).await
+        };
+        let found = self.noted(&replica.place, within(PATIENCE, look).await)?;
+        Ok(found == Some(replica.size))
     }
 
     /// The objects of a place that is known to be the right one.
@@ -190,7 +224,7 @@ impl Store {
             return Err(io::Error::other(advice));
         };
         if !place.is_seen() {
-            self.see(name, place).await?;
+            within(PATIENCE, self.see(name, place)).await?;
             place.see();
         }
         Ok(&place.objects)

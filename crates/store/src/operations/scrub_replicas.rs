@@ -62,13 +62,13 @@ impl Store {
         }
     }
 
-    /// Reads these replicas, and notes which are wrong or gone.
-    pub(super) async fn scrub_some(&self, replicas: impl Iterator<Item = &Replica>) -> Result<()> {
+    /// Reads these replicas, and notes which are wrong or gone; how many are.
+    pub(super) async fn scrub_some(&self, replicas: impl Iterator<Item = &Replica>) -> Result<u64> {
         let (mut pace, mut found) = (Pace::new(None), Replicas::default());
         for replica in replicas {
             self.scrub_replica(replica, &mut pace, &mut found).await?;
         }
-        Ok(())
+        Ok(found.damaged)
     }
 
     /// Whether it has right bytes.

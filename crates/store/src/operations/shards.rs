@@ -42,6 +42,15 @@ impl Shards {
         by_code.into_values().collect()
     }
 
+    /// Whether there are enough of them without such replicas. Those are read last.
+    pub(super) fn suffice_without(&self, is_avoided: impl Fn(&Replica) -> bool) -> bool {
+        let others = self
+            .here
+            .values()
+            .filter(|replicas| replicas.iter().any(|replica| !is_avoided(replica)));
+        others.count() >= usize::from(self.layout.code().data())
+    }
+
     /// How many bytes the object has.
     pub(super) fn size(&self) -> u64 {
         self.layout.size()
@@ -111,15 +120,17 @@ async fn batch(
         layout.within_shard(stripes.start).start..layout.within_shard(stripes.end.saturating_sub(1)).end;
     let mut read: BTreeMap<u8, Bytes> = BTreeMap::new();
     let mut failed = None;
-    // Data shards have the lowest numbers: bytes of these need not be computed.
+    let is_avoided = |replica: &Replica| store.inner.places.is_avoided(&replica.place);
     while read.len() < needed {
-        let next: Vec<Replica> = shards
+        let mut next: Vec<Replica> = shards
             .here
             .iter()
             .filter(|(index, _)| !read.contains_key(index))
-            .filter_map(|(_, replicas)| replicas.first().cloned())
-            .take(needed - read.len())
+            .filter_map(|(_, replicas)| replicas.iter().min_by_key(|replica| is_avoided(replica)).cloned())
             .collect();
+        // Data shards have the lowest numbers: bytes of these need not be computed. The order of those that are alike stays.
+        next.sort_by_key(is_avoided);
+        next.truncate(needed - read.len());
         if next.len() < needed - read.len() {
             return Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()));
         }

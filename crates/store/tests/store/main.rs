@@ -29,6 +29,7 @@ mod race;
 mod recipes;
 mod replicas;
 mod replicas_at_random;
+mod replicas_away;
 mod replicas_faults;
 mod replicas_placing;
 mod room;
