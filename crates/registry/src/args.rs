@@ -19,7 +19,8 @@ const EXAMPLES: &str = "Examples:
   xebec-registry mirror registry.example.com/team --config /etc/xebec-registry.toml
   xebec-registry user add anna --config /etc/xebec-registry.toml
 
-Exit codes: 0, all is well; 1, an error; 2, the command line is wrong; 3, something that is kept is damaged or missing.
+Exit codes: 0, all is well; 1, an error; 2, the command line is wrong; 3, something that is kept is damaged or missing; 4, a backup lacks \
+what a place may have that cannot be read now.
 
 A configuration with every key and its meaning is docs/registry.toml.";
 
@@ -238,7 +239,9 @@ pub(crate) struct Scrub {
 
 An earlier backup in the same directory is brought up to date: what it has already is not copied again. On the file system of the \
 registry, files are linked instead of copied: that guards against deletion, and not against a broken disk.
-The configuration, the htpasswd file and the token key are not in it.")]
+The configuration, the htpasswd file and the token key are not in it.
+What no copy gives is listed, also in the file `incomplete` of the backup, and the rest is backed up. Then the exit code is 4 if a place is away \
+that may have it, and 3 if some of it has no copy with right bytes any more.")]
 pub(crate) struct Backup {
     /// The directory for the backup. It is made if it is missing.
     pub(crate) directory: PathBuf,

@@ -6,6 +6,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use xebec_kernel::size;
 use xebec_registry_server::config::LogFormat;
+use xebec_registry_server::deduplication;
 use xebec_store::{
     BackedUp, Damage, DatabaseConfig, LeftOut, NamedBy, ObjectsConfig, Restored, Store, StoreError,
 };
@@ -19,7 +20,7 @@ pub(crate) fn backup(args: &Backup, verbose: u8) -> anyhow::Result<ExitCode> {
     let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
     crate::program::runtime()?.block_on(async {
-        let store = Store::open(&config.store).await?;
+        let store = deduplication::open(&config.store, &config.deduplication).await?;
         let all = store.usage("").await?.blobs;
         let mut progress = Progress::new();
         let report = |so_far: &BackedUp| {
@@ -32,8 +33,9 @@ pub(crate) fn backup(args: &Backup, verbose: u8) -> anyhow::Result<ExitCode> {
         let backed_up = store.backup(&args.directory, report).await?;
         drop(progress);
         say_backed_up(args, &backed_up);
-        Ok(match backed_up.missing {
-            0 => ExitCode::SUCCESS,
+        Ok(match (backed_up.missing, backed_up.away) {
+            (0, 0) => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(crate::program::AWAY),
             _ => ExitCode::from(crate::program::DAMAGED),
         })
     })
@@ -46,25 +48,63 @@ fn say_backed_up(args: &Backup, backed_up: &BackedUp) {
         bytes,
         kept,
         copied,
+        damaged,
         missing,
-    } = *backed_up;
+        away,
+        lacks,
+    } = backed_up;
     if args.json {
+        let lacks: Vec<Value> = lacks
+            .iter()
+            .map(|lacking| {
+                json!({"what": lacking.what, "digest": lacking.digest.to_string(), "away": lacking.away})
+            })
+            .collect();
         let report = json!({
-            "blobs": blobs, "packs_and_recipes": pieces, "bytes": bytes, "kept": kept, "copied": copied, "missing": missing,
+            "blobs": blobs, "packs_and_recipes": pieces, "bytes": bytes, "kept": kept, "copied": copied, "damaged": damaged,
+            "missing": missing, "away": away, "lacks": lacks,
         });
         outln!("{report}");
         return;
     }
-    let linked = (blobs + pieces).saturating_sub(kept).saturating_sub(copied);
+    let linked = (blobs + pieces).saturating_sub(*kept).saturating_sub(*copied);
     outln!(
         "{}: {blobs} blobs{}, {}; {copied} were copied, {linked} linked, {kept} were there already",
         args.directory.display(),
-        and_pieces(pieces),
-        size::for_people(bytes)
+        and_pieces(*pieces),
+        size::for_people(*bytes)
     );
-    if missing > 0 {
+    if *damaged > 0 {
         outln!(
-            "{missing} blobs, packs or recipes are missing in the store itself; `xebec-registry scrub` names them, and says how to mend them"
+            "{damaged} copies had wrong bytes or were gone, and were passed over; they are noted, and made again from others"
+        );
+    }
+    say_lacking(args, backed_up);
+}
+
+fn say_lacking(args: &Backup, backed_up: &BackedUp) {
+    let BackedUp {
+        missing, away, lacks, ..
+    } = backed_up;
+    let all = missing + away;
+    if all == 0 {
+        return;
+    }
+    for lacking in lacks {
+        outln!("{lacking}");
+    }
+    outln!(
+        "the backup is incomplete: it lacks {all} blobs, packs or recipes; {} names all",
+        args.directory.join("incomplete").display()
+    );
+    if *away > 0 {
+        outln!(
+            "{away} of them are on places that cannot be read now: see to these, and take the backup again in the same directory"
+        );
+    }
+    if *missing > 0 {
+        outln!(
+            "{missing} of them have no copy with right bytes; `xebec-registry scrub` names the blobs, and says how to mend them"
         );
     }
 }
@@ -88,6 +128,7 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
         );
     }
     let root = config.store.root;
+    let lacking = Store::lacking_in_backup(&args.backup)?;
     crate::program::runtime()?.block_on(async {
         let mut progress = Progress::new();
         let report = |so_far: &Restored| {
@@ -101,9 +142,10 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
                 .map(|restored| (restored, Vec::new())),
         };
         drop(progress);
+        say_incomplete(args, lacking);
         match restored {
             Ok((restored, left_out)) => {
-                say_restored(args, &root, &restored, &left_out);
+                say_restored(args, &root, &restored, &left_out, lacking);
                 Ok(match left_out.is_empty() {
                     true => ExitCode::SUCCESS,
                     false => ExitCode::from(crate::program::DAMAGED),
@@ -112,7 +154,10 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
             Err(StoreError::BadBackup { damaged }) => {
                 let damaged: Vec<String> = damaged.iter().map(ToString::to_string).collect();
                 match args.json {
-                    true => outln!("{}", json!({"restored": false, "damaged": damaged})),
+                    true => outln!(
+                        "{}",
+                        json!({"restored": false, "damaged": damaged, "lacking_in_backup": lacking})
+                    ),
                     false => say_damaged(args, &damaged),
                 }
                 Ok(ExitCode::from(crate::program::DAMAGED))
@@ -122,7 +167,23 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn say_restored(args: &Restore, root: &std::path::Path, restored: &Restored, left_out: &[LeftOut]) {
+fn say_incomplete(args: &Restore, lacking: u64) {
+    if lacking > 0 && !args.json {
+        outln!(
+            "{} is an incomplete backup: {lacking} blobs, packs or recipes could not be read when it was taken; {} names them",
+            args.backup.display(),
+            args.backup.join("incomplete").display()
+        );
+    }
+}
+
+fn say_restored(
+    args: &Restore,
+    root: &std::path::Path,
+    restored: &Restored,
+    left_out: &[LeftOut],
+    lacking: u64,
+) {
     let Restored {
         repositories,
         manifests,
@@ -136,7 +197,7 @@ fn say_restored(args: &Restore, root: &std::path::Path, restored: &Restored, lef
             "restored": true, "damaged": damaged,
             "left_out": left_out.iter().map(as_json).collect::<Vec<_>>(),
             "repositories": repositories, "manifests": manifests, "blobs": blobs, "packs_and_recipes": pieces,
-            "bytes": bytes,
+            "bytes": bytes, "lacking_in_backup": lacking,
         });
         outln!("{report}");
         return;

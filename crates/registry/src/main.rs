@@ -4,7 +4,8 @@
 //! * A file for each command, such as [`serve`], [`collect`] and [`scrub`]; [`moved`] tells what `import` and `mirror` have moved.
 //! * [`mod@print`]: the output, which survives a closed pipe; [`progress`]: the progress of a command; [`logging`]: the log.
 //!
-//! Promises: a command exits with 0 if all is well, 1 at an error, 2 if the command line is wrong, 3 if something that is kept is damaged or missing.
+//! Promises: a command exits with 0 if all is well, 1 at an error, 2 if the command line is wrong, 3 if something that is kept is damaged or missing,
+//! 4 if a backup lacks something only since a place cannot be read now.
 //! What it prints for a program (`--json`) is one object.
 //!
 //! May use: `registry-server`, and the crates below it that know no hosts. No crate uses this one.

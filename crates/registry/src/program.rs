@@ -7,6 +7,8 @@ use crate::args::Place;
 
 /// Of a command that has found something damaged or missing in what is kept.
 pub(crate) const DAMAGED: u8 = 3;
+/// Of a command that lacks something only since a place is away: try again later.
+pub(crate) const AWAY: u8 = 4;
 
 /// The program's threads.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

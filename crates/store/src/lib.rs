@@ -47,7 +47,7 @@ use xebec_names as name;
 pub use self::config::{PlaceConfig, StoreConfig};
 pub use self::error::{AppendError, Result, StoreError};
 pub use self::operations::{
-    BackedUp, CollectOptions, Collected, Damage, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
+    BackedUp, CollectOptions, Collected, Damage, Lacking, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };
 pub use self::store::{Restore, Store};
 pub use self::watched::{Sums, Transactions, Waiting};

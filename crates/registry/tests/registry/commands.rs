@@ -46,11 +46,11 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"))
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-async fn blob(store: &Store, repository: &RepositoryName, bytes: &[u8]) -> Blob {
+pub(crate) async fn blob(store: &Store, repository: &RepositoryName, bytes: &[u8]) -> Blob {
     let id = store.begin_upload(repository).await.unwrap();
     let body = futures_util::stream::iter([Ok(bytes::Bytes::copy_from_slice(bytes))]);
     store.append(repository, &id, None, body).await.unwrap();

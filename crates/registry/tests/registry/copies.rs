@@ -1,5 +1,6 @@
 //! Copies on several places by rules: made after a push, read when a place is lost, changed while the registry serves, planned before.
 
+mod backup;
 mod faults;
 
 use std::collections::BTreeSet;

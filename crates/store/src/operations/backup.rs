@@ -1,25 +1,23 @@
 //! Backup while serving, of embedded records and objects in files.
 //!
 //! A backup is a directory like the root: `records.db` and `objects`, and `backup`, which says that it is one. While it is taken nothing is
-//! deleted, by any process; then all objects are there that the copy of the records names. Objects never change, so they are linked where
-//! that is possible, and those that an earlier backup in the same directory has stay.
+//! deleted on the main place, by any process; then all objects are there that the copy of the records names. Objects never change, so they are linked
+//! where that is possible, and those that an earlier backup in the same directory has stay. An object that has no readable copy is left out, and the file
+//! `incomplete` names it.
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use futures_util::StreamExt as _;
-use tokio::io::AsyncWriteExt as _;
 use xebec_kernel::file::sync_directory;
+use xebec_objects::{Directory, make_directory};
 
+use super::backup_objects::{BackedUp, Copier, blocking, failed, of_records, remove};
 use crate::database::{Database, Sqlite, Transaction};
 use crate::error::{Result, StoreError};
-use crate::records::intact::{key_elsewhere, main_key};
-use crate::records::objects::{self, Kind, Object};
+use crate::records::objects::{self, Kind};
 use crate::records::{replicas, uploads};
 use crate::schema::MIGRATIONS;
 use crate::store::Store;
-use xebec_objects::{BlobReader, Directory, make_directory};
 
 /// So many records are looked up at once.
 pub(super) const STEP: usize = 64;
@@ -28,37 +26,20 @@ pub(super) const OBJECTS: &str = "objects";
 /// The records before all objects are there: a directory with nothing but these is no backup yet.
 pub(super) const UNFINISHED: &str = ".records.db.new";
 
+/// The file that names what the backup lacks, and its name before the backup is whole.
+pub(super) const INCOMPLETE: &str = "incomplete";
+const LIST: &str = ".incomplete.new";
+
 /// The file that tells a backup from the root directory of a store that nobody has open.
 const MARK: &str = "backup";
-
-/// The contents of a backup.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BackedUp {
-    /// Blobs that have an object of their own.
-    pub blobs: u64,
-    /// Packs and recipes, of which the other blobs are made.
-    pub pieces: u64,
-    /// The bytes of all these objects.
-    pub bytes: u64,
-    /// Those of them that an earlier backup had already.
-    pub kept: u64,
-    /// Those of them that could not be linked, and were copied.
-    pub copied: u64,
-    /// Blobs, packs and recipes whose object is missing here: scrub the store.
-    pub missing: u64,
-}
-
-pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    let path = path.to_owned();
-    move |source| StoreError::File { doing, path, source }
-}
 
 impl Store {
     /// Takes a backup in `directory`, which is made if it is missing. Pushes and pulls go on. `report` is called now and then with what
     /// the backup has so far.
     ///
     /// # Errors
-    /// If records or objects are elsewhere than in the root directory, `directory` is a store's, or a file cannot be written.
+    /// If records or objects are elsewhere than in the root directory, `directory` is a store's, or a file cannot be written. That objects cannot be read is
+    /// none: the rest is backed up, and what comes back says so.
     pub async fn backup(&self, directory: &Path, report: impl FnMut(&BackedUp) + Send) -> Result<BackedUp> {
         let unsupported = || {
             let advice = "a backup is for embedded records and objects in files; use pg_dump, and the bucket's own versions or copies";
@@ -78,9 +59,9 @@ impl Store {
         .await?;
         let to = directory.clone();
         let copied = blocking(move || copy_records(&database, &to)).await?;
-        let backed_up = self.copy_objects(&copied, objects, &directory, report).await;
+        let copied_objects = self.copy_objects(&copied, objects, &directory, report).await;
         drop(lock);
-        let backed_up = backed_up?;
+        let (backed_up, is_incomplete) = copied_objects?;
         // The records come last: a directory with them is a whole backup.
         blocking(move || {
             // Closed, they are one file.
@@ -88,8 +69,18 @@ impl Store {
             let (from, to) = (directory.join(UNFINISHED), directory.join(RECORDS));
             let sync = || fs::File::open(&from)?.sync_all();
             sync().map_err(failed("sync", &from))?;
+            // In this order, a backup that was broken off here is not taken for a complete one.
+            let list = directory.join(INCOMPLETE);
+            if is_incomplete {
+                fs::rename(directory.join(LIST), &list).map_err(failed("write", &list))?;
+                sync_directory(&directory).map_err(failed("sync", &directory))?;
+            }
             fs::rename(&from, &to).map_err(failed("give the records their name:", &to))?;
-            sync_directory(&directory).map_err(failed("sync", &directory))
+            sync_directory(&directory).map_err(failed("sync", &directory))?;
+            if !is_incomplete {
+                remove(&list).map_err(failed("remove", &list))?;
+            }
+            Ok(())
         })
         .await?;
         Ok(backed_up)
@@ -101,162 +92,32 @@ impl Store {
         from: Directory,
         directory: &Path,
         mut report: impl FnMut(&BackedUp) + Send,
-    ) -> Result<BackedUp> {
-        let database = |source| StoreError::Database {
-            doing: "read the copy of the records",
-            source,
-        };
+    ) -> Result<(BackedUp, bool)> {
         let forget = |tx: &mut dyn Transaction| {
             uploads::forget_all(tx)?;
             replicas::forget_all(tx)
         };
-        records.write(forget).await.map_err(database)?;
-        let target = Directory::open(&directory.join(OBJECTS)).map_err(failed("make", directory))?;
-        let mut backed_up = BackedUp::default();
+        records.write(forget).await.map_err(of_records)?;
+        let to = Directory::open(&directory.join(OBJECTS)).map_err(failed("make", directory))?;
+        let mut copier = Copier::new(self, records, (from, to), directory.join(LIST));
         for kind in [Kind::Pack, Kind::Recipe, Kind::Blob] {
             let mut after = None;
             loop {
                 let start: Option<String> = after.take();
                 let listed = records.read(move |tx| objects::list(tx, kind, STEP, start.as_deref()));
-                let listed = listed.await.map_err(database)?;
-                let is_last = listed.len() < STEP;
-                after = listed.last().map(|object| object.key.clone());
-                let (listed, away): (Vec<Object>, Vec<Object>) = listed
-                    .into_iter()
-                    .partition(|object| main_key(&object.key).is_some());
-                for object in &away {
-                    let is_copied = self
-                        .copy_away(records, (kind, object), &target, &mut backed_up)
-                        .await?;
-                    *(backed_up.of(kind)) += u64::from(is_copied);
+                let listed = listed.await.map_err(of_records)?;
+                for object in &listed {
+                    copier.copy(kind, object).await?;
                 }
-                let (objects, target) = (from.clone(), target.clone());
-                backed_up = blocking(move || {
-                    let mut backed_up = backed_up;
-                    for object in &listed {
-                        if copy_object(object, &objects, &target, &mut backed_up)? {
-                            *(backed_up.of(kind)) += 1;
-                        }
-                    }
-                    Ok(backed_up)
-                })
-                .await?;
-                report(&backed_up);
-                if is_last {
+                report(&copier.backed_up);
+                if listed.len() < STEP {
                     break;
                 }
+                after = listed.into_iter().next_back().map(|object| object.key);
             }
         }
-        Ok(backed_up)
+        copier.finish()
     }
-
-    /// Copies an object that is on other places only to the backup, where it gets a key; whether it is there now.
-    async fn copy_away(
-        &self,
-        records: &Database,
-        (kind, object): (Kind, &Object),
-        target: &Directory,
-        backed_up: &mut BackedUp,
-    ) -> Result<bool> {
-        let key = key_elsewhere(&object.key).to_owned();
-        let to = target.path(&key).map_err(failed("find", Path::new(&key)))?;
-        let is_here = fs::metadata(&to).is_ok_and(|found| found.len() == object.size);
-        let written = match is_here {
-            true => Ok(()),
-            false => self.write_away(records, (kind, object), &to).await,
-        };
-        // One that is missing has a name, too, that a restore can look for.
-        let name = object.key.clone();
-        let renamed = records
-            .write(move |tx| replicas::rename_in_copy(tx, &name, &key))
-            .await;
-        renamed.map_err(|source| StoreError::Database {
-            doing: "name an object of the backup",
-            source,
-        })?;
-        match written {
-            Ok(()) => {
-                *(if is_here {
-                    &mut backed_up.kept
-                } else {
-                    &mut backed_up.copied
-                }) += 1
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                backed_up.missing += 1;
-                return Ok(false);
-            }
-            Err(error) => return Err(failed("back up", &to)(error)),
-        }
-        backed_up.bytes += object.size;
-        Ok(true)
-    }
-
-    async fn write_away(
-        &self,
-        records: &Database,
-        (kind, object): (Kind, &Object),
-        to: &Path,
-    ) -> io::Result<()> {
-        to.parent().map_or(Ok(()), make_directory)?;
-        remove(to)?;
-        let mut pieces = match self.read_named(&object.key, 0..object.size).await {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.read_moved(records, kind, object).await?
-            }
-            read => read?,
-        };
-        let mut file = tokio::fs::File::from_std(fs::File::create_new(to)?);
-        while let Some(piece) = pieces.next().await {
-            file.write_all(&piece?).await?;
-        }
-        file.sync_all().await?;
-        to.parent().map_or(Ok(()), sync_directory)
-    }
-
-    /// Reads an object that has left the places where it was when the records were copied: nothing keeps its replicas there while a backup is taken.
-    async fn read_moved(&self, records: &Database, kind: Kind, object: &Object) -> io::Result<BlobReader> {
-        let range = 0..object.size;
-        if kind == Kind::Blob {
-            let blob = self.any_blob(&object.digest).await.map_err(io::Error::other)?;
-            let blob = blob.ok_or(io::ErrorKind::NotFound)?;
-            return self.read(&blob, range).await.map_err(|error| match error {
-                StoreError::Lost(_) => io::ErrorKind::NotFound.into(),
-                error => io::Error::other(error),
-            });
-        }
-        let name = object.key.clone();
-        let owner = records.read(move |tx| objects::owner(tx, kind, &name)).await;
-        let owner = owner.map_err(io::Error::other)?;
-        let current = self
-            .read_records("find an object that was moved", move |tx| match &owner {
-                Some(owner) => replicas::name_of(tx, owner),
-                None => Ok(None),
-            })
-            .await
-            .map_err(io::Error::other)?;
-        self.read_named(&current.ok_or(io::ErrorKind::NotFound)?, range)
-            .await
-    }
-}
-
-impl BackedUp {
-    fn of(&mut self, kind: Kind) -> &mut u64 {
-        match kind {
-            Kind::Blob => &mut self.blobs,
-            Kind::Pack | Kind::Recipe => &mut self.pieces,
-        }
-    }
-}
-
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| StoreError::System {
-        doing: "work on a backup",
-        source: io::Error::other(error),
-    })?
 }
 
 /// A backup takes the place of the records that its directory has: those of no store, and of this one least of all.
@@ -302,58 +163,4 @@ fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
         doing: "copy the records",
         source,
     })
-}
-
-/// Whether the object is in the backup now.
-fn copy_object(
-    object: &Object,
-    objects: &Directory,
-    target: &Directory,
-    backed_up: &mut BackedUp,
-) -> Result<bool> {
-    let place = |directory: &Directory| -> Result<PathBuf> {
-        let path = directory.path(&object.key);
-        path.map_err(failed("find", Path::new(&object.key)))
-    };
-    let (from, to) = (place(objects)?, place(target)?);
-    if fs::metadata(&to).is_ok_and(|found| found.len() == object.size) {
-        backed_up.kept += 1;
-    } else {
-        match link_or_copy(&from, &to) {
-            Ok(is_copied) => backed_up.copied += u64::from(is_copied),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                backed_up.missing += 1;
-                return Ok(false);
-            }
-            Err(error) => return Err(failed("back up", &from)(error)),
-        }
-    }
-    backed_up.bytes += object.size;
-    Ok(true)
-}
-
-/// It need not be there.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Whether it was copied.
-pub(super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<bool> {
-    to.parent().map_or(Ok(()), make_directory)?;
-    remove(to)?;
-    let is_copied = match fs::hard_link(from, to) {
-        Ok(()) => false,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
-        // On another file system, or one without links.
-        Err(_) => {
-            fs::copy(from, to)?;
-            fs::File::open(to)?.sync_all()?;
-            true
-        }
-    };
-    to.parent().map_or(Ok(()), sync_directory)?;
-    Ok(is_copied)
 }

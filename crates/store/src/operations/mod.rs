@@ -2,6 +2,7 @@
 
 mod adopt;
 mod backup;
+mod backup_objects;
 mod blobs;
 mod collect;
 mod copies;
@@ -30,7 +31,7 @@ mod tags;
 mod uploads;
 mod verdict;
 
-pub use self::backup::BackedUp;
+pub use self::backup_objects::{BackedUp, Lacking};
 pub use self::collect::{CollectOptions, Collected};
 pub use self::restore::{Damage, LeftOut, NamedBy, Restored};
 pub use self::scrub::{ScrubOptions, Scrubbed};

@@ -1,6 +1,7 @@
 //! Objects read by their names, from the best place that has them: the main one, then whole replicas, then shards. What is on a place that did not answer a
 //! short while ago comes after all that is elsewhere.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::time::Duration;
@@ -34,6 +35,15 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// The places beside the main one that have it or a part of it.
+    pub(super) fn places(&self) -> BTreeSet<PlaceName> {
+        match self {
+            Self::Replica(replica) => BTreeSet::from([replica.place.clone()]),
+            Self::Shards(shards) => shards.replicas().map(|replica| replica.place.clone()).collect(),
+            Self::Main(_) | Self::Restored(_) => BTreeSet::new(),
+        }
+    }
+
     /// Whether it cannot be read without places that are like this.
     pub(super) fn needs(&self, is_such: impl Fn(&PlaceName) -> bool) -> bool {
         match self {

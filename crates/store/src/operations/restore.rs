@@ -6,12 +6,13 @@
 //! would be collected. A manifest with wrong bytes stays for the same reason, as it does after a scrub.
 
 use std::fs;
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 
 use xebec_kernel::file::sync_directory;
 
-use super::backup::{OBJECTS, RECORDS, STEP, UNFINISHED, blocking, failed, link_or_copy, remove};
+use super::backup::{INCOMPLETE, OBJECTS, RECORDS, STEP, UNFINISHED};
+use super::backup_objects::{blocking, failed, hash, link_or_copy, remove};
 use crate::database::{Database, DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
@@ -19,8 +20,7 @@ use crate::name::{RepositoryName, Tag};
 use crate::records::{blobs, manifests, packs, recipes, repositories, tags};
 use crate::schema::MIGRATIONS;
 use crate::store::{Store, now};
-use xebec_objects::{Digest, Hasher};
-use xebec_objects::{Directory, make_directory};
+use xebec_objects::{Digest, Directory, make_directory};
 
 /// The files that SQLite keeps beside unfinished records.
 const LOGS: [&str; 2] = [".records.db.new-wal", ".records.db.new-shm"];
@@ -117,6 +117,20 @@ impl Store {
         report: impl FnMut(&Restored) + Send,
     ) -> Result<(Restored, Vec<LeftOut>)> {
         restore_to(root, backup, Damaged::IsLeftOut, report).await
+    }
+
+    /// How many blobs, packs and recipes a backup says itself that it lacks, since no place gave them when it was taken; 0 if it is complete.
+    ///
+    /// # Errors
+    /// If its list cannot be read.
+    pub fn lacking_in_backup(backup: &Path) -> Result<u64> {
+        let list = backup.join(INCOMPLETE);
+        let lines = match fs::File::open(&list) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+            opened => BufReader::new(opened.map_err(failed("read", &list))?).lines(),
+        };
+        let counted = lines.map(|line| line.map(|_| 1)).sum::<io::Result<u64>>();
+        counted.map_err(failed("read", &list))
     }
 }
 
@@ -412,10 +426,4 @@ fn mark(tx: &mut dyn Transaction, (digest, damage, blob): &Found) -> Result<Left
         damage: damage.clone(),
         named_by,
     })
-}
-
-fn hash(path: &Path, wanted: &Digest) -> io::Result<Digest> {
-    let mut hasher = Hasher::new(wanted.algorithm());
-    hasher.read(fs::File::open(path)?)?;
-    Ok(hasher.finish())
 }

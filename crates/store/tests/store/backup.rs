@@ -9,7 +9,7 @@ use crate::common::*;
 use xebec_store::*;
 
 /// Backups are of embedded records and files.
-fn is_supported() -> bool {
+pub(crate) fn is_supported() -> bool {
     std::env::var_os(POSTGRES).is_none() && std::env::var_os(S3).is_none()
 }
 
