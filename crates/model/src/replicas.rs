@@ -134,6 +134,15 @@ pub struct PackStanding {
     pub wanted: Wanted,
 }
 
+/// A blob or pack whose copies are looked at later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Postponed {
+    /// A blob.
+    Blob(Digest),
+    /// A pack.
+    Pack(PackKey),
+}
+
 /// What was changed so that an object is where it is to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placed {

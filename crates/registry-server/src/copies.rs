@@ -115,7 +115,7 @@ fn report(worked: &Worked) {
     }
     if let Some(problem) = &worked.problem {
         tracing::warn!(
-            "copies of {} blobs or packs wait, and are tried again within minutes: {problem}",
+            "copies of {} blobs or packs wait, and are tried again after a pause: {problem}",
             worked.failed
         );
     }

@@ -1,24 +1,39 @@
 //! Carries out what is missing of blobs and packs, one after the other.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use xebec_kernel::clock::milliseconds_since_1970 as now;
-use xebec_store::{Digest, Held, PackKey, Placed, Standing, Store, StoreError};
+use xebec_placement::{PlaceName, Placement};
+use xebec_store::{Digest, Held, PackKey, Placed, Postponed, Standing, Store, StoreError};
 
+use crate::pauses::Pauses;
 use crate::rules::Rules;
 use crate::steps::{BY_RULE, Step, steps, wanted};
 
-/// One that was taken is taken again after this time, unless it is where it is to be: a place may be away.
+/// One that was taken is taken again after this time, if its placer has ended before it has said what came of it.
 const LEASE: Duration = Duration::from_secs(300);
 /// A recipe that was proven within so many milliseconds need not be proven again before the intact bytes go.
 const FRESH: u64 = 60 * 60 * 1000;
 /// So many are taken at once.
 const AT_ONCE: usize = 16;
+/// So many of each kind that wait are taken at once when a place is back, after what is new.
+const HASTENED: usize = 256;
 
 /// See the module.
 pub struct Placer {
     store: Store,
     rules: Rules,
+    pauses: Pauses,
+    /// Whether a place is back for which something may wait, and how far that was taken.
+    hastening: Mutex<Option<Hastening>>,
+}
+
+/// Times up to which what waits was taken.
+struct Hastening {
+    blobs: Option<u64>,
+    packs: Option<u64>,
 }
 
 /// What came of one look.
@@ -39,7 +54,12 @@ pub struct Worked {
 impl Placer {
     /// One that works by these rules once [`Placer::work_once`] is called.
     pub fn new(store: Store, rules: Rules) -> Self {
-        Self { store, rules }
+        Self {
+            store,
+            rules,
+            pauses: Pauses::default(),
+            hastening: Mutex::default(),
+        }
     }
 
     /// Whether there is anything to do: there are rules, or there were.
@@ -51,11 +71,12 @@ impl Placer {
     }
 
     /// Has everything looked at if the rules are others than those of the last time; whether they are. Call it before anything else, and when the rules
-    /// have changed.
+    /// have changed. Places that could not be written are asked again at once.
     ///
     /// # Errors
     /// If the database fails.
     pub async fn begin(&self) -> Result<bool, StoreError> {
+        self.pauses.end();
         self.store.place_by(&self.rules.get().fingerprint()).await
     }
 
@@ -67,24 +88,94 @@ impl Placer {
         self.store.forget_unpopular().await
     }
 
-    /// Looks at some blobs and packs of which something has changed; none if there were none.
+    /// Looks at some blobs and packs of which something has changed; none if there were none. What is new comes first. What has failed comes again after a
+    /// pause, or when its place is back, some hundreds at a time.
     ///
     /// # Errors
     /// If the database fails. What fails for one blob or pack alone is counted, and tried again later.
     pub async fn work_once(&self) -> Result<Option<Worked>, StoreError> {
+        loop {
+            let worked = self.look_at_some().await?;
+            if worked.looked_at > 0 {
+                return Ok(Some(worked));
+            }
+            if !self.hasten().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn look_at_some(&self) -> Result<Worked, StoreError> {
         let mut worked = Worked::default();
         for digest in self.store.take_unplaced(AT_ONCE, LEASE).await? {
             worked.looked_at += 1;
             let done = self.look_at(&digest, &mut worked).await;
-            worked.count(done);
+            self.settle(Postponed::Blob(digest), done, &mut worked).await?;
         }
         // After blobs: what is wanted of a pack is what is wanted of them.
         for key in self.store.take_unplaced_packs(AT_ONCE, LEASE).await? {
             worked.looked_at += 1;
             let done = self.look_at_pack(key, &mut worked).await;
-            worked.count(done);
+            self.settle(Postponed::Pack(key), done, &mut worked).await?;
         }
-        Ok((worked.looked_at > 0).then_some(worked))
+        Ok(worked)
+    }
+
+    /// Notes what came of one.
+    async fn settle(
+        &self,
+        what: Postponed,
+        done: Result<(), StoreError>,
+        worked: &mut Worked,
+    ) -> Result<(), StoreError> {
+        let name = format!("{what:?}");
+        match &done {
+            Ok(()) => self.pauses.forget(&name),
+            Err(error) => {
+                let until = self.pauses.after(&name, error, now());
+                self.store.postpone_placing(what, until).await?;
+            }
+        }
+        worked.count(done);
+        Ok(())
+    }
+
+    /// Has some of what waits taken, if a place is back; whether there was any.
+    async fn hasten(&self) -> Result<bool, StoreError> {
+        let Some(Hastening { blobs, packs }) = self.hastening.lock().take() else {
+            return Ok(false);
+        };
+        let next = Hastening {
+            blobs: self.store.hasten_blobs(HASTENED, blobs).await?,
+            packs: self.store.hasten_packs(HASTENED, packs).await?,
+        };
+        let is_over = next.blobs.is_none() && next.packs.is_none();
+        if !is_over {
+            // Unless a place has come back meanwhile: then it begins anew.
+            self.hastening.lock().get_or_insert(next);
+        }
+        Ok(!is_over)
+    }
+
+    /// Has an object where it is to be, but for places that are not asked now.
+    async fn place(
+        &self,
+        held: &Held,
+        wanted: &BTreeSet<Placement>,
+        worked: &mut Worked,
+    ) -> Result<(), StoreError> {
+        let paused: BTreeSet<PlaceName> = self.pauses.places(now());
+        let placed = self.store.place_without(held, wanted, &paused).await?;
+        worked.placed += placed;
+        if placed.made > 0 && self.pauses.written(wanted) {
+            // What was postponed is due later than what others have taken.
+            let from = now().saturating_add(u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX));
+            *self.hastening.lock() = Some(Hastening {
+                blobs: Some(from),
+                packs: Some(from),
+            });
+        }
+        Ok(())
     }
 
     async fn look_at(&self, digest: &Digest, worked: &mut Worked) -> Result<(), StoreError> {
@@ -144,13 +235,13 @@ impl Placer {
             }
             Step::PlaceIntact(places) => {
                 if let Some(held) = Held::of_blob(blob) {
-                    worked.placed += store.place(&held, &places).await?;
+                    self.place(&held, &places, worked).await?;
                 }
                 Ok(false)
             }
             Step::PlaceRecipe(places) => {
                 if let Some((recipe, _)) = &standing.recipe {
-                    worked.placed += store.place(&Held::of_recipe(recipe), &places).await?;
+                    self.place(&Held::of_recipe(recipe), &places, worked).await?;
                 }
                 Ok(false)
             }
@@ -170,7 +261,7 @@ impl Placer {
             return Ok(());
         };
         let held = Held::of_pack(&standing.pack);
-        worked.placed += self.store.place(&held, standing.wanted.apart()).await?;
+        self.place(&held, standing.wanted.apart(), worked).await?;
         self.store.pack_placed(key, standing.seen).await?;
         Ok(())
     }

@@ -59,7 +59,7 @@ pub use xebec_model::recipes::{
     RecipeRecord, Recording,
 };
 pub use xebec_model::replicas::{
-    Held, Owner, PackStanding, Part, PlaceSpace, Placed, Replica, Standing,
+    Held, Owner, PackStanding, Part, PlaceSpace, Placed, Postponed, Replica, Standing,
 };
 pub use xebec_model::space::{RepositorySpace, Space};
 pub use xebec_model::{

@@ -12,7 +12,7 @@ use crate::model::{Blob, Page};
 use crate::name::PackKey;
 use crate::records::intact::main_key;
 use crate::records::{blobs, placing, replicas};
-use crate::replicas::{Held, Owner, PackStanding, Part, PlaceSpace, Replica, Standing};
+use crate::replicas::{Held, Owner, PackStanding, Part, PlaceSpace, Postponed, Replica, Standing};
 use crate::store::{Store, milliseconds, now};
 
 /// So many records are changed in one transaction.
@@ -45,6 +45,46 @@ impl Store {
     pub async fn take_unplaced_packs(&self, n: usize, lease: Duration) -> Result<Vec<PackKey>> {
         self.write_records("take packs whose copies are to be looked at", move |tx| {
             placing::take_packs(tx, n, now(), now().saturating_add(milliseconds(lease)))
+        })
+        .await
+    }
+
+    /// Has one that was taken and has failed taken again at that time, in milliseconds since 1970, or once it has changed.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn postpone_placing(&self, what: Postponed, until: u64) -> Result<()> {
+        self.write_records("have copies looked at later", move |tx| {
+            placing::postpone(tx, &what, until)
+        })
+        .await
+    }
+
+    /// Has about so many blobs taken soon, after those that are new, that were to be taken after that time; the time of the last of them, which is for the
+    /// next call, and none if there are no more.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn hasten_blobs(&self, n: usize, after: Option<u64>) -> Result<Option<u64>> {
+        let Some(after) = after else {
+            return Ok(None);
+        };
+        self.write_records("have blobs looked at sooner", move |tx| {
+            placing::hasten_blobs(tx, n, after)
+        })
+        .await
+    }
+
+    /// The same of packs.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn hasten_packs(&self, n: usize, after: Option<u64>) -> Result<Option<u64>> {
+        let Some(after) = after else {
+            return Ok(None);
+        };
+        self.write_records("have packs looked at sooner", move |tx| {
+            placing::hasten_packs(tx, n, after)
         })
         .await
     }

@@ -17,6 +17,9 @@ use crate::records::replicas;
 use crate::replicas::{Held, Part, Placed, Replica};
 use crate::store::{Store, now};
 
+/// Of a place that is not asked.
+const PAUSES: &str = "it could not be written, and is asked again after a pause";
+
 impl Store {
     /// Has an object where it is to be, and nowhere else: makes what is missing, then drops what nobody wants. An object that is wanted nowhere stays where it
     /// is. Nothing is dropped before all that is wanted is there.
@@ -25,6 +28,19 @@ impl Store {
     /// If the object cannot be read from anywhere, a place does not answer or has no room, or the database fails. What was made stays, and this can be
     /// tried again.
     pub async fn place(&self, held: &Held, wanted: &BTreeSet<Placement>) -> Result<Placed> {
+        self.place_without(held, wanted, &BTreeSet::new()).await
+    }
+
+    /// The same, but for places that are known to be away: they are not asked, and what is wanted there fails at once.
+    ///
+    /// # Errors
+    /// As of [`Store::place`].
+    pub async fn place_without(
+        &self,
+        held: &Held,
+        wanted: &BTreeSet<Placement>,
+        away: &BTreeSet<PlaceName>,
+    ) -> Result<Placed> {
         let mut placed = Placed::default();
         if wanted.is_empty() {
             return Ok(placed);
@@ -41,7 +57,11 @@ impl Store {
         }
         let (mut kept, mut failure) = (BTreeSet::new(), None);
         for placement in wanted.iter().filter(|placement| **placement != main) {
-            match self.replicate(&held, placement, &mut placed).await {
+            let replicated = match placement.places().iter().find(|place| away.contains(place)) {
+                Some(place) => Err(at(place, io::Error::other(PAUSES))),
+                None => self.replicate(&held, placement, &mut placed).await,
+            };
+            match replicated {
                 Ok(Some(keys)) => kept.extend(keys),
                 Ok(None) => return Ok(placed),
                 // A place that is away keeps others from nothing.

@@ -12,7 +12,7 @@ use crate::name::PackKey;
 use crate::name::RepositoryName;
 use crate::recipes::PackRecord;
 use crate::records::{drafts, intact, packs, recipes};
-use crate::replicas::{PackStanding, Standing};
+use crate::replicas::{PackStanding, Postponed, Standing};
 
 /// The names of what everything was looked at by last: the rules for copies, and the program that takes blobs apart.
 pub(crate) const COPIES: &str = "copies";
@@ -113,6 +113,49 @@ fn take(
          RETURNING {key}"
     );
     tx.query(&sql, &[now.into(), n.into(), until.into()])
+}
+
+/// One that somebody has taken is not taken again before that time, unless it has changed since.
+pub(crate) fn postpone(tx: &mut dyn Transaction, what: &Postponed, until: u64) -> Result<(), DatabaseError> {
+    let (table, column, key): (_, _, Value) = match what {
+        Postponed::Blob(digest) => ("blobs", "digest", digest.into()),
+        Postponed::Pack(key) => ("packs", "id", (*key).into()),
+    };
+    let sql = format!("UPDATE {table} SET placing_due = $2 WHERE {column} = $1 AND placing_due > 0");
+    tx.execute(&sql, &[key, until.into()])?;
+    Ok(())
+}
+
+/// So many blobs that are due later than that time are due now, after those that are new; when the last of them was due, or none if there were none.
+pub(crate) fn hasten_blobs(
+    tx: &mut dyn Transaction,
+    n: usize,
+    after: u64,
+) -> Result<Option<u64>, DatabaseError> {
+    hasten(tx, "blobs", n, after)
+}
+
+/// The same of packs.
+pub(crate) fn hasten_packs(
+    tx: &mut dyn Transaction,
+    n: usize,
+    after: u64,
+) -> Result<Option<u64>, DatabaseError> {
+    hasten(tx, "packs", n, after)
+}
+
+fn hasten(tx: &mut dyn Transaction, table: &str, n: usize, after: u64) -> Result<Option<u64>, DatabaseError> {
+    let sql = format!(
+        "SELECT COALESCE(MAX(placing_due), 0) FROM (SELECT placing_due FROM {table} WHERE unplaced > 0 AND placing_due > $1
+         ORDER BY placing_due LIMIT $2) AS later"
+    );
+    let row = tx.first(&sql, &[after.into(), n.into()])?;
+    let last = row.map_or(Ok(0), |mut row| row.unsigned(0))?;
+    let sql = format!(
+        "UPDATE {table} SET placing_due = 1 WHERE unplaced > 0 AND placing_due > $1 AND placing_due <= $2"
+    );
+    tx.execute(&sql, &[after.into(), last.into()])?;
+    Ok((last > 0).then_some(last))
 }
 
 /// How many blobs and packs are unplaced.

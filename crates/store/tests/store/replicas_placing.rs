@@ -395,3 +395,55 @@ async fn what_would_be_lost_with_a_place_is_counted() {
         }
     }
 }
+
+/// What has failed comes again at its time, after a change, or when somebody has it come sooner: some at a time, and after what is new.
+#[tokio::test]
+async fn what_waits_comes_after_what_is_new() {
+    const HOUR: u64 = 3_600_000;
+    for (test, _elsewhere) in stores().await {
+        let (store, app) = (&test.store, name("app"));
+        let mut blobs = Vec::new();
+        for number in 0..5_u8 {
+            blobs.push(push(store, &app, &[number; 100]).await.unwrap().digest);
+        }
+        assert_eq!(unplaced(store).await.len(), 5);
+        let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_millis();
+        let now = u64::try_from(now).unwrap();
+        for (hours, digest) in (1..).zip(&blobs) {
+            let what = Postponed::Blob(digest.clone());
+            store.postpone_placing(what, now + hours * HOUR).await.unwrap();
+        }
+        assert_eq!(unplaced(store).await, []);
+        // One changes, which comes at once, though somebody who has looked at it before says that it has failed.
+        store
+            .note_popular(&blobs[4], Duration::from_secs(60))
+            .await
+            .unwrap();
+        store
+            .postpone_placing(Postponed::Blob(blobs[4].clone()), now + HOUR)
+            .await
+            .unwrap();
+        assert_eq!(
+            store.take_unplaced(9, Duration::from_secs(60)).await.unwrap(),
+            std::slice::from_ref(&blobs[4])
+        );
+        let first = store
+            .hasten_blobs(2, Some(now + HOUR / 2))
+            .await
+            .unwrap()
+            .unwrap();
+        let new = push(store, &app, b"new").await.unwrap().digest;
+        let taken = store.take_unplaced(1, Duration::from_secs(60)).await.unwrap();
+        assert_eq!(taken, [new]);
+        let rest = store.take_unplaced(9, Duration::from_secs(60)).await.unwrap();
+        assert_eq!(rest.len(), 2, "so many were to come sooner");
+        let second = store.hasten_blobs(9, Some(first)).await.unwrap().unwrap();
+        let mut rest = store.take_unplaced(9, Duration::from_secs(60)).await.unwrap();
+        rest.sort();
+        let mut wanted = vec![blobs[2].clone(), blobs[3].clone()];
+        wanted.sort();
+        assert_eq!(rest, wanted);
+        assert_eq!(store.hasten_blobs(9, Some(second)).await.unwrap(), None);
+        assert_eq!(store.hasten_packs(9, Some(0)).await.unwrap(), None);
+    }
+}

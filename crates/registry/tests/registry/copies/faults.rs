@@ -66,6 +66,38 @@ async fn a_place_that_is_away_holds_up_nothing_but_its_copies() {
     assert_eq!(world.intact(&digest).await, ["main", "second"]);
 }
 
+/// A place that was seen to be away is not asked again for minutes. When it is back, all that waits comes, and nothing waits for hours.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_place_comes_when_the_place_is_back() {
+    let world = World::new(&rule("**", &["intact@main", "intact@second"])).await;
+    world.push("team/first", b"first").await;
+    world.settle().await;
+    let mut waiting = Vec::new();
+    world
+        .without("second", async || {
+            for number in 0..3 {
+                let layer = layer(number, 50_000, Compression::Gzip(6));
+                waiting.push(world.push("team/app", &layer).await);
+            }
+            while world.placer.work_once().await.unwrap().is_some() {}
+        })
+        .await;
+    // Not even what is new asks for it now.
+    let new = world.push("team/new", b"new").await;
+    let worked = world.placer.work_once().await.unwrap().unwrap();
+    assert!(worked.problem.unwrap().to_string().contains("after a pause"));
+    assert!(world.placer.work_once().await.unwrap().is_none());
+    assert!(world.store().unplaced().await.unwrap() > 4);
+    // The pause is over, and something is new.
+    world.placer.begin().await.unwrap();
+    let newest = world.push("team/newest", b"newest").await;
+    while world.placer.work_once().await.unwrap().is_some() {}
+    assert_eq!(world.store().unplaced().await.unwrap(), 0);
+    for digest in waiting.iter().chain([&new, &newest]) {
+        assert_eq!(world.intact(digest).await, ["main", "second"]);
+    }
+}
+
 /// What one place does not take, others do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_that_is_away_keeps_copies_from_no_other() {

@@ -1,0 +1,174 @@
+//! When what has failed is tried again: after pauses that grow, each a little longer than it need be, so that not everything comes at once.
+//!
+//! A place that cannot be written has one pause for all that waits for it. Until that is over, nobody asks the place. What fails for another reason has
+//! a pause of its own. All of it is in memory: a process that starts anew begins with the shortest pause.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use xebec_placement::{PlaceName, Placement};
+use xebec_store::StoreError;
+
+/// The first pause.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(300);
+/// No pause is longer, but for the part that is by chance: half of it at most.
+pub(crate) const LONGEST: Duration = Duration::from_secs(4 * 60 * 60);
+/// Of so many blobs and packs it is remembered how often they have failed. With more, all begin anew.
+const REMEMBERED: usize = 10_000;
+
+#[derive(Default)]
+pub(crate) struct Pauses(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    places: BTreeMap<PlaceName, Pause>,
+    tries: HashMap<String, u32>,
+}
+
+struct Pause {
+    tries: u32,
+    /// When it is over, in milliseconds since 1970.
+    until: u64,
+}
+
+impl Pauses {
+    /// The places that nobody asks now.
+    pub(crate) fn places(&self, now: u64) -> BTreeSet<PlaceName> {
+        let known = self.0.lock();
+        let paused = known.places.iter().filter(|(_, pause)| pause.until > now);
+        paused.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// When to try something again that has failed so.
+    pub(crate) fn after(&self, what: &str, error: &StoreError, now: u64) -> u64 {
+        let mut known = self.0.lock();
+        let Some(place) = unwritable(error) else {
+            if known.tries.len() >= REMEMBERED {
+                known.tries.clear();
+            }
+            let tries = known.tries.entry(what.to_owned()).or_default();
+            *tries = tries.saturating_add(1);
+            let pause = pause(*tries);
+            return now.saturating_add(pause).saturating_add(by_chance(pause));
+        };
+        let paused = known
+            .places
+            .entry(place.clone())
+            .or_insert(Pause { tries: 0, until: 0 });
+        if paused.until <= now {
+            paused.tries = paused.tries.saturating_add(1);
+            paused.until = now.saturating_add(pause(paused.tries));
+        }
+        paused.until.saturating_add(by_chance(pause(paused.tries)))
+    }
+
+    /// Something is as it should be, and was not before perhaps.
+    pub(crate) fn forget(&self, what: &str) {
+        self.0.lock().tries.remove(what);
+    }
+
+    /// Something was written to all these places; whether one of them could not be written before.
+    pub(crate) fn written(&self, placements: &BTreeSet<Placement>) -> bool {
+        let mut known = self.0.lock();
+        let before = known.places.len();
+        for placement in placements {
+            for place in placement.places() {
+                known.places.remove(place);
+            }
+        }
+        known.places.len() < before
+    }
+
+    /// All places are asked again at once.
+    pub(crate) fn end(&self) {
+        let mut known = self.0.lock();
+        known.places.values_mut().for_each(|pause| pause.until = 0);
+        known.tries.clear();
+    }
+}
+
+/// The place that an error says is away or full. One with wrong bytes, or without an object, is neither.
+fn unwritable(error: &StoreError) -> Option<&PlaceName> {
+    use std::io::ErrorKind::{InvalidData, NotFound, UnexpectedEof};
+    match error {
+        StoreError::Place { place, source } => {
+            let is_of_one = matches!(source.kind(), InvalidData | NotFound | UnexpectedEof);
+            (!is_of_one).then_some(place)
+        }
+        _ => None,
+    }
+}
+
+/// The pause after so many tries, in milliseconds.
+fn pause(tries: u32) -> u64 {
+    let doubled = SHORTEST.saturating_mul(1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX));
+    u64::try_from(doubled.min(LONGEST).as_millis()).unwrap_or(u64::MAX)
+}
+
+fn by_chance(pause: u64) -> u64 {
+    fastrand::u64(..=pause / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    fn away(place: &str) -> StoreError {
+        StoreError::Place {
+            place: place.parse().unwrap(),
+            source: io::Error::other("it is not mounted"),
+        }
+    }
+
+    #[test]
+    fn pauses_grow_up_to_some_hours() {
+        let minutes: Vec<u64> = [1, 2, 3, 4, 5, 6, 7, 40, u32::MAX]
+            .map(|tries| pause(tries) / MINUTE)
+            .into();
+        assert_eq!(minutes, [5, 10, 20, 40, 80, 160, 240, 240, 240]);
+    }
+
+    /// A thousand things that wait for it make no pause longer: only a place that was asked again does.
+    #[test]
+    fn a_place_is_asked_once_for_all_that_waits() {
+        let pauses = Pauses::default();
+        let dues: BTreeSet<u64> = (0..1000)
+            .map(|number| pauses.after(&number.to_string(), &away("one"), 7))
+            .collect();
+        let (begin, end) = (7 + 5 * MINUTE, 7 + 5 * MINUTE + 5 * MINUTE / 2);
+        assert!(dues.iter().all(|due| (begin..=end).contains(due)));
+        assert!(dues.len() > 500, "they come one after the other");
+        let one = BTreeSet::from(["one".parse().unwrap()]);
+        assert_eq!(pauses.places(begin - 1), one);
+        assert_eq!(pauses.places(begin), BTreeSet::new());
+        let again = pauses.after("1", &away("one"), begin);
+        assert!(again >= begin + 10 * MINUTE && pauses.places(begin) == one);
+        // Another place has a pause of its own, and one that was written has none.
+        assert!(pauses.after("1", &away("two"), begin) <= begin + 8 * MINUTE);
+        let written = BTreeSet::from(["one".parse().unwrap()]);
+        assert!(pauses.written(&written) && !pauses.written(&written));
+        assert_eq!(pauses.places(begin).len(), 1);
+        pauses.end();
+        assert_eq!(pauses.places(begin).len(), 0);
+    }
+
+    #[test]
+    fn what_fails_by_itself_has_a_pause_of_its_own() {
+        let pauses = Pauses::default();
+        let error = StoreError::Unsupported("it is odd".to_owned());
+        let pause = |what: &str| pauses.after(what, &error, 0) / (5 * MINUTE);
+        assert_eq!((pause("a"), pause("b")), (1, 1));
+        assert!((2..=3).contains(&pause("a")));
+        pauses.forget("a");
+        assert_eq!(pause("a"), 1);
+        (0..2 * REMEMBERED).for_each(|number| {
+            pause(&number.to_string());
+        });
+        assert!(pauses.0.lock().tries.len() <= REMEMBERED);
+    }
+}
