@@ -278,12 +278,15 @@ pub(crate) struct Restore {
 #[command(after_help = "Examples:
   xebec-registry doctor --config /etc/xebec-registry.toml
 
-It looks at the configuration, the directory, its room, the clock, the database, the objects, the addresses, the certificate, the \
-upstreams with their logins, and the keys of those who issue tokens. The exit code is 1 if something does not work. The database is opened \
+It looks at the configuration, the directory, its room, the clock, the database, the objects, the places for copies, the addresses, the \
+certificate, the upstreams with their logins, and the keys of those who issue tokens. The exit code is 1 if something does not work. The database is opened \
 as `serve` opens it: its schema is brought up to date.")]
 pub(crate) struct Doctor {
     #[command(flatten)]
     pub(crate) place: Place,
+    /// Say of a place for copies that it hangs if it does not answer within this time.
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    pub(crate) patience: Period,
     /// Report as JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,11 +1,12 @@
 //! `xebec-registry doctor`: whether this registry can do its work, a line for each thing that it needs, with the cause and the next step of
 //! what does not work. It changes nothing, but for what opening the store does: the schema of the database is brought up to date, as
-//! `serve` does.
+//! `serve` does. On a place for copies it writes a few bytes and deletes them again.
 
 mod certificate;
 mod found;
 mod host;
 mod others;
+mod places;
 
 use std::process::ExitCode;
 
@@ -18,7 +19,13 @@ use crate::args::Doctor;
 /// Looks at everything.
 pub(crate) fn doctor(args: &Doctor) -> anyhow::Result<ExitCode> {
     let found = match crate::program::configured(&args.place) {
-        Ok(config) => crate::program::runtime()?.block_on(examine(args, &config)),
+        Ok(config) => {
+            let runtime = crate::program::runtime()?;
+            let found = runtime.block_on(examine(args, &config));
+            // A thread that hangs with a place keeps nobody waiting.
+            runtime.shutdown_background();
+            found
+        }
         Err(error) => vec![Found::broken("configuration", error.to_string())],
     };
     let is_well = found.iter().all(|found| found.state != State::Broken);
@@ -53,6 +60,7 @@ async fn examine(args: &Doctor, config: &Config) -> Vec<Found> {
     found.push(host::clock(&config.store.root));
     found.extend(host::directory(&config.store.root, config.store.reserve));
     found.extend(host::store(config).await);
+    found.extend(places::places(config, args.patience.0).await);
     found.extend(host::listening(config));
     found.extend(certificate::certificate(config));
     found.extend(others::upstreams(config).await);

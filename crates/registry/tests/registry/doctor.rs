@@ -3,17 +3,19 @@
 use std::path::Path;
 
 use serde_json::Value;
-use xebec_store::{Store, StoreConfig};
+use xebec_registry_server::config::Config;
+use xebec_store::{Held, Store, StoreConfig};
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_testkit::servers;
 
-use crate::commands::run;
+use crate::commands::{blob, run};
 
 /// The findings of `doctor` for a configuration, each with its thing, its state and its text; and the exit code.
 async fn examine(directory: &Path, text: &str) -> (Vec<(String, String, String)>, i32) {
     let file = directory.join("r.toml");
     std::fs::write(&file, text).unwrap();
-    let (said, code) = run(&["doctor", "--json", "--config", file.to_str().unwrap()]).await;
+    let file = file.to_str().unwrap();
+    let (said, code) = run(&["doctor", "--json", "--patience", "5s", "--config", file]).await;
     let said: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
     assert_eq!(said["well"], code == 0);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -172,4 +174,86 @@ async fn it_says_who_can_listen_to_the_database() {
     let (state, said) = of(&checks, "database in PostgreSQL");
     assert_eq!((code, state), (1, "broken"), "{checks:?}");
     assert!(said.contains("not valid for name \"127.0.0.1\""), "{said}");
+}
+
+/// A registry with a place that has a blob, and what its configuration says.
+async fn with_place(directory: &Path) -> (String, std::path::PathBuf) {
+    let [root, second] = ["root", "second"].map(|name| directory.join(name));
+    std::fs::create_dir(&second).unwrap();
+    let text = format!(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[storage]\nroot = {root:?}\n[[place]]\nname = \"second\"\ndirectory = {second:?}\n"
+    );
+    let file = directory.join("r.toml");
+    std::fs::write(&file, &text).unwrap();
+    let config = Config::read(&file).unwrap();
+    let store = Store::open(&config.store).await.unwrap();
+    let blob = blob(&store, &"team/app".parse().unwrap(), b"layer").await;
+    // Nothing has used it: the doctor does not either.
+    let (checks, code) = examine(directory, &text).await;
+    assert_eq!((code, of(&checks, "place second").0), (0, "note"), "{checks:?}");
+    assert!(!second.join("objects").exists());
+    let wanted = ["main", "second"].map(|place| place.parse().unwrap()).into();
+    store
+        .place(&Held::of_blob(&blob).unwrap(), &wanted)
+        .await
+        .unwrap();
+    (text, second)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_place_for_copies_is_tried() {
+    let directory = tempfile::tempdir().unwrap();
+    let (text, second) = with_place(directory.path()).await;
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!((code, of(&checks, "place second").0), (0, "ok"), "{checks:?}");
+    assert!(
+        of(&checks, "room of place second").1.contains("are free"),
+        "{checks:?}"
+    );
+    assert!(!second.join("objects/do/doctor").exists(), "it leaves nothing");
+    // It takes in nothing.
+    let (objects, tried) = (second.join("objects"), second.join("objects/do"));
+    std::fs::remove_dir(&tried).unwrap();
+    std::fs::write(&tried, b"no directory").unwrap();
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!((code, of(&checks, "place second").0), (1, "broken"), "{checks:?}");
+    std::fs::remove_file(&tried).unwrap();
+    // Another one's disk is mounted there.
+    let mark = std::fs::read(objects.join("place")).unwrap();
+    std::fs::write(objects.join("place"), b"another").unwrap();
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!((code, of(&checks, "place second").0), (1, "broken"), "{checks:?}");
+    assert!(
+        of(&checks, "place second").1.contains("another registry"),
+        "{checks:?}"
+    );
+    // Nothing is.
+    std::fs::write(objects.join("place"), mark).unwrap();
+    std::fs::rename(&second, directory.path().join("aside")).unwrap();
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!((code, of(&checks, "place second").0), (1, "broken"), "{checks:?}");
+    assert!(
+        of(&checks, "place second").1.contains("mount or make it"),
+        "{checks:?}"
+    );
+}
+
+/// To open a pipe that nobody writes to hangs, as a disk of another host does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_that_hangs_is_named_and_holds_up_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (text, second) = with_place(directory.path()).await;
+    let mark = second.join("objects/place");
+    std::fs::remove_file(&mark).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &mark, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let (checks, code) = examine(directory.path(), &text).await;
+    assert_eq!((code, of(&checks, "place second").0), (1, "broken"), "{checks:?}");
+    assert!(
+        of(&checks, "place second")
+            .1
+            .contains("does not answer within 5 s"),
+        "{checks:?}"
+    );
+    assert_eq!(of(&checks, "address").0, "ok", "{checks:?}");
 }

@@ -28,6 +28,7 @@ mod scrub_pieces;
 mod scrub_replicas;
 mod shards;
 mod tags;
+mod try_place;
 mod uploads;
 mod verdict;
 

@@ -326,7 +326,7 @@ async fn put_mark(place: &Place, mark: String) -> io::Result<()> {
     place.objects.put(MARK, vec![mark.into_bytes().into()]).await
 }
 
-async fn read_mark(objects: &Objects) -> io::Result<Option<String>> {
+pub(super) async fn read_mark(objects: &Objects) -> io::Result<Option<String>> {
     let Some(size) = objects.size(MARK).await? else {
         return Ok(None);
     };
