@@ -46,7 +46,7 @@ def fresh_host(registry, seen=None, native=True):
     with open(os.path.join(root, "registries.toml"), "w") as file:
         file.write(f'plain_http = ["{registry}"]\n')
         if not native:
-            file.write(f'not_native = ["{registry}"]\n')
+            file.write(f'[registries."{registry}"]\nnative = false\n')
     if seen:
         shutil.copy(seen, os.path.join(root, "registries.json"))
     services.start_daemon()
