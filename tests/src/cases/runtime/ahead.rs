@@ -42,9 +42,10 @@ pub(super) fn command(world: &World) -> Result<Outcome> {
     service.record("recorder", &one)?;
     service.record("recorder", &other)?;
 
-    let line = format!("/bin/linger 0s {}", START[1]);
+    // The first recording has pages of its own service only.
+    let line = format!("/bin/linger 0s {}", START[0]);
     let of = ["--service", &line, &names.tag];
-    let second = prefetch(&service, "root", &of)?;
+    let first = prefetch(&service, "root", &of)?;
     ensure!(
         second["services"].as_array().map(Vec::len) == Some(1),
         "{second:#}"

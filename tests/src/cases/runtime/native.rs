@@ -80,7 +80,10 @@ pub(super) fn one_request(world: &World) -> Result<Outcome> {
     expect_recorded(&warm)?;
     ensure!(number(&warm, "/runtime_image/missing")? == 0, "{warm:#}");
 
-    lab.registries("plain", &format!("[registries.\"{}\"]\nnative = false\n", registry.address))?;
+    lab.registries(
+        "plain",
+        &format!("[registries.\"{}\"]\nnative = false\n", registry.address),
+    )?;
     let plain = service.start("plain", &[&reference])?;
     expect_recorded(&plain)?;
     ensure!((3..=5).contains(&asked(&plain)?), "{plain:#}");
@@ -105,7 +108,10 @@ pub(super) fn update(world: &World) -> Result<Outcome> {
     let lab = &service.lab;
     let reference = push(&service, &registry, &service.image, "1")?;
     service.record("recorder", &[&reference])?;
-    lab.registries("tells", &format!("[registries.\"{}\"]\ntell_held = true\n", registry.address))?;
+    lab.registries(
+        "tells",
+        &format!("[registries.\"{}\"]\ntell_held = true\n", registry.address),
+    )?;
     for root in ["tells", "silent"] {
         expect_recorded(&service.start(root, &[&reference])?)?;
     }
