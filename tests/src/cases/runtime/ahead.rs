@@ -46,19 +46,16 @@ pub(super) fn command(world: &World) -> Result<Outcome> {
     let line = format!("/bin/linger 0s {}", START[0]);
     let of = ["--service", &line, &names.tag];
     let first = prefetch(&service, "root", &of)?;
+    ensure!(first["services"].as_array().map(Vec::len) == Some(1), "{first:#}");
+    let pages = number(&first, "/services/0/loaded/pages")?;
     ensure!(
-        second["services"].as_array().map(Vec::len) == Some(1),
-        "{second:#}"
+        pages > 0 && number(&first, "/services/0/loaded/missing")? == pages,
+        "{first:#}"
     );
-    let pages = number(&second, "/services/0/loaded/pages")?;
-    ensure!(
-        pages > 0 && number(&second, "/services/0/loaded/missing")? == pages,
-        "{second:#}"
-    );
-    ensure!(second["complete"] == false, "{second:#}");
-    let stats = service.start("root", &other)?;
-    expect_nothing_missing(&stats)?;
+    ensure!(first["complete"] == false, "{first:#}");
     let stats = service.start("root", &one)?;
+    expect_nothing_missing(&stats)?;
+    let stats = service.start("root", &other)?;
     expect_recorded(&stats)?;
     ensure!(
         number(&stats, "/runtime_image/missing")? > 0,
