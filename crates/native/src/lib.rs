@@ -1,13 +1,20 @@
 //! What a host and a registry of Xebec say to each other beyond the distribution specification, as bytes
 //! (docs/formats/native-service.md).
 //!
+//! * [`start_request`], [`start_answer`]: the messages; [`runs`] is pages that are there, as a message has them.
+//! * [`choose_service`], [`start_pieces`]: what a registry makes of a request: which recorded service is meant, and which bytes the host lacks;
+//!   [`piece_reads`] is how these are read.
+//!
 //! Promise: a message that is read keeps all limits that are named here, so that code that uses it need not look again. Reading a
 //! message takes memory in proportion to its bytes. Nothing here is believed: a host verifies each answer as if it had asked for that alone.
 //!
-//! May use: `format`, for digests, and no other crate of Xebec.
+//! May use: `format`, and no other crate of Xebec.
 
+pub mod choose_service;
+pub mod piece_reads;
 pub mod runs;
 pub mod start_answer;
+pub mod start_pieces;
 pub mod start_request;
 
 /// The header by which each answer of the distribution API says which versions of the start answer the registry gives: numbers with

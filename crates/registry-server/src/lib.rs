@@ -8,6 +8,7 @@
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`copies`]: copies of blobs are where the rules of the configuration want them.
 //! * [`deduplication`]: each file is kept once: blobs are taken apart in the background, and restored when they are asked for.
+//! * `known_artifacts`: recordings and lists of indexes by which starts are answered in advance.
 //! * [`page`]: what is here, for people.
 //!
 //! `xebec-access` decides which caller asks and what they may do; `xebec-policy` decides what stays, what goes and how much there may be.
@@ -18,7 +19,7 @@
 //! Promises: rights are checked before anything is looked up; a push is answered after its bytes and its record are on the disk; no
 //! request waits for indexing, for a collection or for a listener.
 //!
-//! May use: the crates above, and `format`, `index`, `artifact`, `oci`, `trust`, `settings`, `placement`, `kernel`. No crate of a
+//! May use: the crates above, and `format`, `index`, `artifact`, `native`, `oci`, `trust`, `settings`, `placement`, `kernel`. No crate of a
 //! host.
 
 pub mod api;
@@ -29,6 +30,7 @@ pub mod deduplication;
 pub mod error;
 mod figures;
 pub mod indexing;
+mod known_artifacts;
 pub mod memory;
 pub mod metrics;
 pub mod mode_file;

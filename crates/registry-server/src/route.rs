@@ -48,6 +48,10 @@ pub enum Route {
     Upload(RepositoryName, UploadId),
     /// `/v2/NAME/referrers/DIGEST`
     Referrers(RepositoryName, Digest),
+    /// `/v2/NAME/_xebec/start`: the answers that a start needs, at once.
+    Start(RepositoryName),
+    /// `/v2/_oci/ext/discover`, for all repositories or one: which endpoints there are beyond the specification.
+    Discovery(Option<RepositoryName>),
     /// `/token`: where tokens are given out.
     Token,
     /// `/healthz`: whether the process lives.
@@ -97,6 +101,7 @@ impl Route {
         let rest = match path.as_str() {
             "/v2" | "/v2/" => return Ok(Self::Ping),
             "/v2/_catalog" => return Ok(Self::Catalog),
+            "/v2/_oci/ext/discover" => return Ok(Self::Discovery(None)),
             "/token" => return Ok(Self::Token),
             "/healthz" => return Ok(Self::Health),
             "/readyz" => return Ok(Self::Ready),
@@ -116,10 +121,15 @@ impl Route {
         };
         match (word, last) {
             ("tags", "list") => Ok(Self::Tags(repository(name)?)),
-            ("manifests", _) => Ok(Self::Manifest(repository(name)?, reference(last)?)),
+            ("manifests", _) => Ok(Self::Manifest(repository(name)?, Reference::parse(last)?)),
             ("blobs", "uploads") => Ok(Self::Uploads(repository(name)?)),
             ("blobs", _) => Ok(Self::Blob(repository(name)?, digest(last)?)),
             ("referrers", _) => Ok(Self::Referrers(repository(name)?, digest(last)?)),
+            ("_xebec", "start") => Ok(Self::Start(repository(name)?)),
+            ("ext", "discover") => {
+                let name = name.strip_suffix("/_oci").ok_or(RouteError::Unknown)?;
+                Ok(Self::Discovery(Some(repository(name)?)))
+            }
             ("uploads", _) => {
                 let name = name.strip_suffix("/blobs").ok_or(RouteError::Unknown)?;
                 let name = repository(name)?;
@@ -143,7 +153,9 @@ impl Route {
             | Self::Blob(name, _)
             | Self::Uploads(name)
             | Self::Upload(name, _)
-            | Self::Referrers(name, _) => Some(name),
+            | Self::Referrers(name, _)
+            | Self::Start(name) => Some(name),
+            Self::Discovery(name) => name.as_ref(),
             Self::Ping | Self::Catalog | Self::Token | Self::Health | Self::Ready | Self::Metrics => None,
         }
     }
@@ -158,6 +170,8 @@ impl Route {
             Self::Blob(..) => "blob",
             Self::Uploads(_) | Self::Upload(..) => "upload",
             Self::Referrers(..) => "referrers",
+            Self::Start(_) => "start",
+            Self::Discovery(_) => "discovery",
             Self::Token => "token",
             Self::Health | Self::Ready | Self::Metrics => "status",
         }
@@ -168,7 +182,7 @@ impl Route {
         match self {
             Self::Manifest(..) => "GET, HEAD, PUT, DELETE",
             Self::Blob(..) => "GET, HEAD, DELETE",
-            Self::Uploads(_) => "POST",
+            Self::Uploads(_) | Self::Start(_) => "POST",
             Self::Upload(..) => "GET, HEAD, PATCH, PUT, DELETE",
             Self::Token => "GET, HEAD, POST",
             _ => "GET, HEAD",
@@ -181,6 +195,21 @@ impl Route {
     }
 }
 
+impl Reference {
+    /// Reads a tag or a digest. A colon is in no tag, and in every digest.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, RouteError> {
+        if text.contains(':') {
+            return digest(text).map(Self::Digest);
+        }
+        text.parse()
+            .map(Self::Tag)
+            .map_err(|error: xebec_store::InvalidName| RouteError::Tag(error.to_string()))
+    }
+}
+
 fn repository(name: &str) -> Result<RepositoryName, RouteError> {
     name.parse()
         .map_err(|error: xebec_store::InvalidName| RouteError::Name(error.to_string()))
@@ -189,16 +218,6 @@ fn repository(name: &str) -> Result<RepositoryName, RouteError> {
 fn digest(text: &str) -> Result<Digest, RouteError> {
     text.parse()
         .map_err(|error: xebec_store::InvalidDigest| RouteError::Digest(error.to_string()))
-}
-
-/// A colon is in no tag, and in every digest.
-fn reference(text: &str) -> Result<Reference, RouteError> {
-    if text.contains(':') {
-        return digest(text).map(Reference::Digest);
-    }
-    text.parse()
-        .map(Reference::Tag)
-        .map_err(|error| RouteError::Tag(error.to_string()))
 }
 
 /// The path with each `%XX` as the byte that it stands for.
@@ -277,6 +296,13 @@ mod tests {
             parsed(&format!("/v2/a/referrers/{DIGEST}")),
             Route::Referrers(name("a"), digest)
         );
+        assert_eq!(
+            parsed(&format!("/v2/a/b/{}", xebec_native::START)),
+            Route::Start(name("a/b"))
+        );
+        assert_eq!(parsed("/v2/_oci/ext/discover"), Route::Discovery(None));
+        let discovery = Route::Discovery(Some(name("a/b")));
+        assert_eq!(parsed("/v2/a/b/_oci/ext/discover"), discovery);
         assert_eq!(parsed("/v2/a/b/blobs/uploads/"), Route::Uploads(name("a/b")));
         assert_eq!(parsed("/v2/a/b/blobs/uploads"), Route::Uploads(name("a/b")));
     }
@@ -306,6 +332,8 @@ mod tests {
             "/v2//tags/list",
             "/v2/tags/list",
             "/v2/./tags/list",
+            "/v2/_xebec/_xebec/start",
+            "/v2/a/_oci/_xebec/start",
         ] {
             assert!(
                 matches!(refused(path), RouteError::Name(_)),
@@ -318,6 +346,8 @@ mod tests {
         assert_eq!(refused("/v2/a%ff/tags/list"), RouteError::Encoding);
         assert_eq!(refused("/v1/search"), RouteError::Unknown);
         assert_eq!(refused("/v2/a/uploads/x"), RouteError::Unknown);
+        assert_eq!(refused("/v2/a/_xebec/other"), RouteError::Unknown);
+        assert_eq!(refused("/v2/a/ext/discover"), RouteError::Unknown);
         assert!(matches!(
             refused("/v2/a/manifests/sha256:abc"),
             RouteError::Digest(_)
@@ -333,6 +363,8 @@ mod tests {
         let blob = Route::parse(&format!("/v2/a/blobs/{DIGEST}")).unwrap();
         assert!(blob.allows("GET") && blob.allows("HEAD") && blob.allows("DELETE"));
         assert!(!blob.allows("PUT") && !blob.allows("GET, HEAD") && !blob.allows(""));
+        let start = Route::parse("/v2/a/_xebec/start").unwrap();
+        assert!(start.allows("POST") && !start.allows("GET"));
     }
 
     proptest! {

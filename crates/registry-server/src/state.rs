@@ -12,6 +12,7 @@ use xebec_policy::quota::Quotas;
 use xebec_store::{RepositoryName, Store, StoreError};
 use xebec_upstream::Upstreams;
 
+use crate::known_artifacts::KnownArtifacts;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
@@ -59,6 +60,8 @@ pub struct Registry {
     pub memory: Memory,
     /// Room for those that come in: slow pushes keep no client from pulling.
     pub incoming: Memory,
+    /// Artifacts by which starts are answered.
+    pub(crate) known_artifacts: KnownArtifacts,
     /// Figures.
     pub metrics: Metrics,
     /// The tags that stay as they are.
@@ -93,6 +96,7 @@ impl Registry {
             upstreams: Upstreams::default(),
             memory: Memory::default(),
             incoming: Memory::default(),
+            known_artifacts: KnownArtifacts::default(),
             metrics: Metrics::new(),
             immutability: Immutability::default(),
             quotas: Quotas::default(),

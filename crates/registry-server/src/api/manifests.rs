@@ -29,8 +29,8 @@ const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
 /// The most tags of one push.
 const MAX_TAGS: usize = 64;
-/// A manifest comes in this time, and a second more for each so many bytes.
-const MANIFEST_TIME: Duration = Duration::from_secs(60);
+/// A body that is kept in memory comes in this time, and a second more for each so many bytes.
+const SMALL_BODY_TIME: Duration = Duration::from_secs(60);
 const SLOWEST: u64 = 32 << 10;
 
 /// Room for a manifest before its size is known: nearly all have fewer bytes.
@@ -38,6 +38,33 @@ const USUAL: u64 = 64 << 10;
 
 /// Sends a manifest, or only its size, digest and media type.
 pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference: &Reference) -> Outcome {
+    let values = call.parts.headers.get_all(ACCEPT).into_iter();
+    let accept = Accept::parse(values.filter_map(|value| value.to_str().ok()));
+    let (found, warning) = find(call, repository, reference, &accept).await?;
+    let answer = match found {
+        Found::List(content) => listing(call, content),
+        Found::Manifest(manifest) => send(call, repository, reference, &manifest)?,
+    };
+    Ok(match warning {
+        Some(warning) => reply::with_warning(answer, &warning),
+        None => answer,
+    })
+}
+
+/// The content that a reference names, with room in memory for it.
+pub(crate) enum Found {
+    Manifest(Manifest),
+    /// The list for a fallback tag, made just now.
+    List(bytes::Bytes),
+}
+
+/// Finds the manifest that a reference names, here or at the upstream, and what the client is to be told of it.
+pub(crate) async fn find(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    reference: &Reference,
+    accept: &Accept,
+) -> Result<(Found, Option<String>), ApiError> {
     let listed = match reference {
         Reference::Tag(tag) => fallback_tag::subject(call, repository, tag).await?,
         Reference::Digest(_) => None,
@@ -51,23 +78,15 @@ pub(crate) async fn read(call: &Call<'_>, repository: &RepositoryName, reference
     };
     loop {
         let room = call.room(most).await?;
-        match named(call, repository, reference, listed.as_ref(), most).await? {
+        match named(call, repository, reference, (listed.as_ref(), accept), most).await? {
             Named::Larger(size) => most = size,
             Named::List(list, warning) => {
-                let answer = listing(call, room, list);
-                return Ok(match warning {
-                    Some(warning) => reply::with_warning(answer, warning),
-                    None => answer,
-                });
+                return Ok((Found::List(room.hold(list)), warning.map(str::to_owned)));
             }
             Named::Manifest(mut manifest) => {
                 let memory = &call.registry.memory;
                 manifest.content = memory.share(&manifest.digest, manifest.content, room);
-                let answer = send(call, repository, reference, &manifest)?;
-                return Ok(match warning {
-                    Some(warning) => reply::with_warning(answer, &warning),
-                    None => answer,
-                });
+                return Ok((Found::Manifest(manifest), warning));
             }
         }
     }
@@ -88,7 +107,7 @@ async fn named(
     call: &Call<'_>,
     repository: &RepositoryName,
     reference: &Reference,
-    listed: Option<&Digest>,
+    (listed, accept): (Option<&Digest>, &Accept),
     most: u64,
 ) -> Result<Named, ApiError> {
     let store = &call.registry.store;
@@ -108,14 +127,14 @@ async fn named(
         return Ok(Named::List(list, warning));
     }
     match (found, reference) {
-        (Some(manifest), Reference::Tag(_)) => acceptable(call, repository, manifest, most).await,
+        (Some(manifest), Reference::Tag(_)) => acceptable(call, repository, manifest, accept, most).await,
         (Some(manifest), Reference::Digest(_)) => Ok(Named::Manifest(manifest)),
         (None, _) => Err(unknown(repository, reference)),
     }
 }
 
 /// The list of what refers to a manifest, made just now.
-fn listing(call: &Call<'_>, room: Room, content: Vec<u8>) -> reply::Answer {
+fn listing(call: &Call<'_>, content: bytes::Bytes) -> reply::Answer {
     let digest = Digest::of(Algorithm::Sha256, &content);
     let size = content.len() as u64;
     let answer = part::answer(
@@ -127,7 +146,7 @@ fn listing(call: &Call<'_>, room: Room, content: Vec<u8>) -> reply::Answer {
     );
     match call.parts.method == Method::HEAD {
         true => answer,
-        false => part::with_body(answer, body::full(room.hold(content))),
+        false => part::with_body(answer, body::full(content)),
     }
 }
 
@@ -136,10 +155,9 @@ async fn acceptable(
     call: &Call<'_>,
     repository: &RepositoryName,
     mut manifest: Manifest,
+    accept: &Accept,
     most: u64,
 ) -> Result<Named, ApiError> {
-    let values = call.parts.headers.get_all(ACCEPT).into_iter();
-    let accept = Accept::parse(values.filter_map(|value| value.to_str().ok()));
     if accept.takes(&manifest.media_type) {
         return Ok(Named::Manifest(manifest));
     }
@@ -199,6 +217,17 @@ fn send(call: &Call<'_>, repository: &RepositoryName, reference: &Reference, man
             manifest.content.slice(place(range.start)..place(range.end))
         }
     };
+    pulled(call, repository, reference, manifest);
+    Ok(part::with_body(answer, body::full(content)))
+}
+
+/// A client gets this manifest.
+pub(crate) fn pulled(
+    call: &Call<'_>,
+    repository: &RepositoryName,
+    reference: &Reference,
+    manifest: &Manifest,
+) {
     let tags = match reference {
         Reference::Tag(tag) => std::slice::from_ref(tag),
         Reference::Digest(_) => &[],
@@ -210,11 +239,10 @@ fn send(call: &Call<'_>, repository: &RepositoryName, reference: &Reference, man
         digest: Some(&manifest.digest),
         tags,
         media_type: Some(&manifest.media_type),
-        size: Some(size),
+        size: Some(manifest.content.len() as u64),
         ..What::default()
     };
     call.tell(EventKind::PullManifest, repository, what);
-    Ok(part::with_body(answer, body::full(content)))
 }
 
 /// Takes a manifest, under a tag or its digest, and further tags that the query names.
@@ -365,26 +393,32 @@ fn tags(call: &Call<'_>, reference: &Reference) -> Result<Vec<Tag>, ApiError> {
 /// The request's body, if it is as small as a manifest.
 async fn content(call: &mut Call<'_>) -> Result<(bytes::Bytes, Room), ApiError> {
     let limit = call.registry.settings.max_manifest;
+    small_body(call, limit).await?.ok_or_else(|| {
+        let detail = format!(
+            "a manifest has {limit} bytes at most; put what is large into a blob that the manifest names"
+        );
+        ApiError::new(Code::SizeInvalid, detail).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+    })
+}
+
+/// The request's body, with room in memory for it; `None` if it has more bytes than `limit`.
+pub(crate) async fn small_body(
+    call: &mut Call<'_>,
+    limit: u64,
+) -> Result<Option<(bytes::Bytes, Room)>, ApiError> {
     let coming = quota::announced(call).unwrap_or(limit).min(limit);
     let room = call.registry.incoming.room(call.parts, coming).await?;
     // It holds its room meanwhile: it may take its time, but not as much as it likes.
-    let time = MANIFEST_TIME + Duration::from_secs(coming / SLOWEST);
+    let time = SMALL_BODY_TIME + Duration::from_secs(coming / SLOWEST);
     let read = tokio::time::timeout(time, call.body.read(limit)).await;
     match read.unwrap_or_else(|_| Err(late(time))) {
-        Ok(Some(content)) => Ok((content, room)),
-        Ok(None) => Err(ApiError::new(
-            Code::SizeInvalid,
-            format!(
-                "a manifest has {limit} bytes at most; put what is large into a blob that the manifest names"
-            ),
-        )
-        .with_status(StatusCode::PAYLOAD_TOO_LARGE)),
+        Ok(content) => Ok(content.map(|content| (content, room))),
         Err(error) => Err(failure::of_body(&error)),
     }
 }
 
 fn late(time: Duration) -> io::Error {
-    let text = format!("a manifest of this size comes in {} s at most", time.as_secs());
+    let text = format!("a body of this size comes in {} s at most", time.as_secs());
     io::Error::new(io::ErrorKind::TimedOut, text)
 }
 

@@ -13,6 +13,7 @@ mod part;
 mod quota;
 mod referrers;
 mod reply;
+mod start;
 mod status;
 mod through;
 mod token;
@@ -64,16 +65,22 @@ pub async fn answer(registry: &Registry, parts: &Parts, body: &mut RequestBody) 
         tracing::debug!(code = error.code().text(), "refused");
         reply::error(&error)
     });
-    if parts.uri.path().starts_with("/v2") {
-        reply::as_registry(&mut answer);
-    }
+    mark(&mut answer, parts);
     answer.extensions_mut().insert(Kind(kind));
     answer
 }
 
 /// The answer to a request that is refused before it is looked at.
-pub fn refusal(error: &ApiError) -> Answer {
-    reply::error(error)
+pub fn refusal(parts: &Parts, error: &ApiError) -> Answer {
+    let mut answer = reply::error(error);
+    mark(&mut answer, parts);
+    answer
+}
+
+fn mark(answer: &mut Answer, parts: &Parts) {
+    if parts.uri.path().starts_with("/v2") {
+        reply::as_registry(answer);
+    }
 }
 
 async fn routed(registry: &Registry, parts: &Parts, body: &mut RequestBody, route: &Route) -> Outcome {
@@ -92,11 +99,9 @@ async fn routed(registry: &Registry, parts: &Parts, body: &mut RequestBody, rout
         _ => {}
     }
     let writes = !matches!(parts.method, Method::GET | Method::HEAD | Method::OPTIONS);
-    if let Some(refusal) = registry
-        .mode
-        .now()
-        .refusal(writes && !matches!(route, Route::Token))
-    {
+    // Neither of these two writes.
+    let needs_writing = writes && !matches!(route, Route::Token | Route::Start(_));
+    if let Some(refusal) = registry.mode.now().refusal(needs_writing) {
         return Err(refusal.into());
     }
     if writes && origin::is_of_another_site(parts) {
@@ -130,6 +135,9 @@ fn needs(route: &Route, method: &Method) -> Vec<Need> {
     let (repository, action) = match route {
         Route::Catalog => (String::new(), Action::Catalog),
         Route::Uploads(repository) | Route::Upload(repository, _) => (repository.to_string(), Action::Push),
+        Route::Start(repository) | Route::Discovery(Some(repository)) => {
+            (repository.to_string(), Action::Pull)
+        }
         Route::Tags(repository)
         | Route::Manifest(repository, _)
         | Route::Blob(repository, _)
@@ -141,7 +149,12 @@ fn needs(route: &Route, method: &Method) -> Vec<Need> {
             };
             (repository.to_string(), action)
         }
-        Route::Ping | Route::Token | Route::Health | Route::Ready | Route::Metrics => return Vec::new(),
+        Route::Ping
+        | Route::Discovery(None)
+        | Route::Token
+        | Route::Health
+        | Route::Ready
+        | Route::Metrics => return Vec::new(),
     };
     vec![Need { repository, action }]
 }
@@ -164,6 +177,8 @@ async fn carried_out(call: &mut Call<'_>, route: &Route) -> Outcome {
         Route::Uploads(repository) => uploads::begin(call, repository).await,
         Route::Upload(repository, id) => uploads::one(call, repository, id).await,
         Route::Referrers(repository, subject) => referrers::list(call, repository, subject).await,
+        Route::Start(repository) => start::answer(call, repository).await,
+        Route::Discovery(_) => Ok(start::discovery()),
         // Answered before anybody is recognized.
         Route::Token | Route::Health | Route::Ready | Route::Metrics => {
             Err(ApiError::new(Code::Unsupported, "there is no such endpoint")

@@ -19,6 +19,8 @@ const WARNING: HeaderName = HeaderName::from_static("warning");
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 /// The header by which clients know a registry.
 const API_VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
+/// The header by which hosts learn that it answers starts.
+const NATIVE: HeaderName = HeaderName::from_static(xebec_native::HEADER);
 /// The longest text of a warning.
 const MAX_WARNING: usize = 256;
 
@@ -88,11 +90,11 @@ pub(crate) fn error(error: &ApiError) -> Answer {
     answer
 }
 
-/// Marks an answer as one of a registry's API.
+/// Marks an answer as one of the API of a registry of Xebec.
 pub(crate) fn as_registry(answer: &mut Answer) {
-    answer
-        .headers_mut()
-        .insert(API_VERSION, HeaderValue::from_static("registry/2.0"));
+    let headers = answer.headers_mut();
+    headers.insert(API_VERSION, HeaderValue::from_static("registry/2.0"));
+    headers.insert(NATIVE, HeaderValue::from_static(xebec_native::VERSIONS));
 }
 
 #[cfg(test)]

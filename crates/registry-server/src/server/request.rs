@@ -61,7 +61,7 @@ pub(super) async fn serve(
             let answer = answered(&shared, &parts, &mut body).instrument(span.clone());
             (answer.await, Some(admitted))
         }
-        Err(refusal) => (api::refusal(&refusal), None),
+        Err(refusal) => (api::refusal(&parts, &refusal), None),
     };
     if let Ok(value) = HeaderValue::from_str(&id) {
         answer.headers_mut().insert(REQUEST_ID, value);
@@ -99,10 +99,10 @@ async fn answered(shared: &Shared, parts: &Parts, body: &mut RequestBody) -> Ans
     let answer = AssertUnwindSafe(api::answer(&shared.registry, parts, body)).catch_unwind();
     match answer.await {
         Ok(answer) => answer,
-        Err(_) => api::refusal(&ApiError::internal(
-            "carrying out the request",
-            &"it panicked, see above",
-        )),
+        Err(_) => {
+            let error = ApiError::internal("carrying out the request", &"it panicked, see above");
+            api::refusal(parts, &error)
+        }
     }
 }
 

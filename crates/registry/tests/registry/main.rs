@@ -28,6 +28,7 @@ mod protected;
 mod redirects;
 mod running;
 mod small_disk;
+mod starts;
 mod telling;
 mod upkeep;
 mod uploads;
