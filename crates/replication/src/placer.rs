@@ -168,8 +168,8 @@ impl Placer {
         let placed = self.store.place_without(held, wanted, &paused).await?;
         worked.placed += placed;
         if placed.made > 0 && self.pauses.written(wanted) {
-            // What was postponed is due later than what others have taken.
-            let from = now().saturating_add(u64::try_from(LEASE.as_millis()).unwrap_or(u64::MAX));
+            // Other nodes have some of it just now: that costs work that is done twice, and nothing else.
+            let from = now();
             *self.hastening.lock() = Some(Hastening {
                 blobs: Some(from),
                 packs: Some(from),
