@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tracing::{debug, warn};
+use xebec_artifact::recording::{self, RUNTIME_IMAGE_TYPE};
 use xebec_container::{ImageConfig, RunError};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::limits::MAX_RECORDING;
@@ -25,7 +26,6 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 use xebec_trust::{Evidence, Listing, Policy, Refusal, RepositoryName, Root};
 
-use crate::artifact::{self, RUNTIME_IMAGE_TYPE};
 use crate::recording_store::{KeptRecording, KeptRecordings};
 use crate::recordings::Recordings;
 
@@ -372,7 +372,7 @@ impl<'a> Choice<'a> {
         let fetched = referrers.artifact(digest).await;
         let manifest = fetched.inspect_err(|error| passed_over(error)).ok()?;
         let manifest = manifest.parse().inspect_err(|error| passed_over(error)).ok()?;
-        let descriptor = artifact::decode(manifest, self.found.manifest_digest)
+        let descriptor = recording::decode(manifest, self.found.manifest_digest)
             .inspect_err(|error| passed_over(error))
             .ok()?;
         let bytes = self

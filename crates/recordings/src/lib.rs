@@ -9,7 +9,7 @@
 //!   pages into the layers' data files; [`zone`] is a range of a zone in flight, received by `buffered_body`; [`bandwidth`] measures
 //!   registries, [`local_read_ahead`] reads present pages from the disk ahead of the service.
 //! * **A recording:** `recorder` notes which pages are read, [`record`] runs the service under it, [`publish`] makes the recording and
-//!   its zone, keeps and pushes them (`artifact`), with `bundled_indexes` and pages of earlier recordings (`segment_dedup`).
+//!   its zone, keeps and pushes them, with `bundled_indexes` and pages of earlier recordings (`segment_dedup`).
 //! * **A merge:** [`merge`] makes one recording of all recordings and profiles of an image, by [`merge_pages`] and `page_reads`.
 //! * [`summary`], [`chart`]: the recorded services, as text and as a picture; [`inventory`]: those that this host keeps; [`earlier`]:
 //!   those of other versions of an image.
@@ -20,7 +20,6 @@
 //! May use: `images`, `fill`, `views` and what these use, `artifact`, `keeper` for the client of the daemon, `container` to run what is
 //! recorded. It does not use `index`, `snapshotter` or `engines`.
 
-mod artifact;
 pub mod bandwidth;
 mod buffered_body;
 mod bundled_indexes;

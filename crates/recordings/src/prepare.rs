@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::warn;
+use xebec_artifact::recording::RUNTIME_IMAGE_TYPE;
 use xebec_format::digest::Digest;
 use xebec_images::admission::Admission;
 use xebec_images::background_write::BackgroundWrite;
@@ -20,7 +21,6 @@ use xebec_oci::Client;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::{ImageRequest, ServiceCommand};
 
-use crate::artifact::RUNTIME_IMAGE_TYPE;
 use crate::bandwidth::Bandwidths;
 use crate::find::{ASK_AGAIN, FoundRecording};
 use crate::index_from_recording::BundledIndexFetch;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use xebec_artifact::artifact::{BlobRef, EMPTY_CONFIG};
 use xebec_artifact::own_table::has_table_of_contents;
+use xebec_artifact::recording;
 use xebec_cache::layer::CachedLayer;
 use xebec_cache::store::{LayerKey, Store};
 use xebec_format::PAGE_SIZE;
@@ -29,7 +30,6 @@ use xebec_protocol::wire::{ImageRequest, Reply};
 use xebec_trust::Evidence;
 use xebec_trust::PrivateKey;
 
-use crate::artifact;
 use crate::bundled_indexes::{self, BundledIndexes};
 use crate::merge_pages::after;
 use crate::record::{RecordOptions, Session};
@@ -476,7 +476,7 @@ async fn push(
         .config()
         .and_then(|config| embedded_config(&config.media_type, &found.config_bytes, found.user.as_ref()));
     let others = windows.chain(config);
-    let manifest = artifact::encode(subject, &made.encoded, &made.recording.zones, others);
+    let manifest = recording::encode(subject, &made.encoded, &made.recording.zones, others);
     let pushed = client
         .attach(repository, &manifest)
         .await

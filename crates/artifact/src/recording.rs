@@ -2,31 +2,32 @@
 //!
 //! Its `subject` is the image manifest. It lists the recording, which is small and travels inside the manifest too (the
 //! `data` of its descriptor). It lists the zones that hold the pages, so that a registry keeps them: its own first, then those of
-//! earlier recordings that it goes on using. The windows of the indexes that zones carry (`bundled_indexes`) are listed as well.
+//! earlier recordings that it goes on using. The windows of the indexes that zones carry are listed as well.
 //! The image's configuration is embedded, too: a start that asks for the artifact first need not ask for that, and can begin to make
 //! a container before it has any file of the image.
 
 use std::collections::BTreeMap;
 
-use xebec_artifact::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Zone;
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
 
+use crate::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG};
+
 /// `artifactType` of the manifest.
-pub(crate) const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";
+pub const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";
 /// Media type of an encoded recording.
-pub(crate) const RECORDING_TYPE: &str = "application/vnd.xebec.runtime-image.recording.v1";
+pub const RECORDING_TYPE: &str = "application/vnd.xebec.runtime-image.recording.v1";
 /// Media type of a zone.
-pub(crate) const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
+pub const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
 
 /// Largest recording that travels inside the manifest: in base64 a third more, of the 4 MiB that registries take.
 const MAX_INLINE: usize = 1 << 20;
 
 /// The manifest of a recording, which refers to the image `subject`. `others` are blobs that belong to it: the windows of
 /// the indexes that its zones carry, the image's configuration.
-pub(crate) fn encode(
+pub fn encode(
     subject: Descriptor,
     recording: &[u8],
     zones: &[Zone],
@@ -58,7 +59,7 @@ pub(crate) fn encode(
 ///
 /// # Errors
 /// When it is something else.
-pub(crate) fn decode(manifest: Manifest, subject: Digest) -> Result<Descriptor, ArtifactError> {
+pub fn decode(manifest: Manifest, subject: Digest) -> Result<Descriptor, ArtifactError> {
     let manifest = artifact::expect(manifest, RUNTIME_IMAGE_TYPE, subject)?;
     manifest
         .layers
