@@ -24,8 +24,8 @@ use xebec_trust::Policy;
 use xebec_views::recording_admission::RecordingAdmission;
 
 use super::*;
-use crate::artifact;
 use crate::load::{Loader, Target};
+use xebec_artifact::recording as artifact;
 
 const NAME: &str = "team/app";
 /// Pages of the layer's only file, all of which the service reads.
