@@ -269,7 +269,7 @@ fn damage(layers: &Path) -> Result<()> {
     }
     let (length, data) = files.into_iter().max().context("no data file")?;
     let file = fs::OpenOptions::new().write(true).open(data)?;
-    file.write_all_at(&[0x5a; 4096], length / 2 & !0xfff)?;
+    file.write_all_at(&[0x5a; 4096], (length / 2) & !0xfff)?;
     Ok(())
 }
 
