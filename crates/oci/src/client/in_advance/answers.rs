@@ -1,27 +1,28 @@
 //! The body of a start answer, which is read as far as somebody asks for one of its contents.
 //!
 //! Contents come in the order of the head. Each that comes before the one that is asked for is kept until it is asked for, too. A call
-//! that waits reads on, for all: there is no task that could outlive the start. When the last user goes, the body is closed.
+//! that waits reads on, for all: there is no task that could outlive the start. When the last user goes, the body is closed. So it is
+//! when a call has waited in vain: everything else would have to wait as long.
 
-use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 use xebec_format::digest::Digest;
 use xebec_native::start_answer::Answer as Listed;
 
+use super::contents::{Contents, MAX_KEPT};
 use crate::error::Fault;
 use crate::reference::Repository;
 use crate::transport::http::Answer;
 
-/// The most that is kept of contents that nobody has asked for yet, in bytes.
-pub(crate) const MAX_KEPT: usize = 64 << 20;
-/// The least memory that a part of a content counts for: it keeps the buffer that it came in.
-const LEAST: usize = 4 << 10;
-/// How long one content is waited for; then it is asked for by itself. Pieces of blobs are waited for as long as bytes come.
+/// How long one content is waited for since something of it came; pieces of blobs, since anything came.
 const WAIT: Duration = Duration::from_secs(10);
+/// How long one content is waited for though it comes, as the budget has it for a plain request.
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// What a call asks for: a manifest by tag or digest, what refers to one, a whole blob.
 #[derive(Debug, Clone, Copy)]
@@ -66,29 +67,21 @@ pub(crate) struct Content {
 pub(crate) struct Answers {
     repository: Repository,
     listed: Vec<Listed>,
-    body: Mutex<Body>,
+    contents: parking_lot::Mutex<Contents>,
+    /// The rest of the body, of which one call reads for all; `None` when nothing more comes.
+    body: Mutex<Option<Answer>>,
 }
 
 impl Answers {
     /// The answers that a head lists. `begun` are the first bytes after it.
     pub(crate) fn new(repository: Repository, listed: Vec<Listed>, answer: Answer, begun: Bytes) -> Self {
-        let contents = listed.iter().map(|listed| Coming {
-            missing: listed.size(),
-            parts: VecDeque::new(),
-            is_wanted: false,
-            is_gone: false,
-        });
-        let mut body = Body {
-            answer: Some(answer),
-            contents: contents.collect(),
-            next: 0,
-            kept: 0,
-        };
-        body.take_in(begun);
+        let mut contents = Contents::new(listed.iter().map(Listed::size), MAX_KEPT);
+        let is_all = contents.take_in(begun);
         Self {
             repository,
             listed,
-            body: Mutex::new(body),
+            contents: parking_lot::Mutex::new(contents),
+            body: Mutex::new((!is_all).then_some(answer)),
         }
     }
 
@@ -99,40 +92,13 @@ impl Answers {
         if *repository != self.repository {
             return None;
         }
-        let taken = tokio::time::timeout(WAIT, self.whole(number)).await;
-        let bytes = taken.unwrap_or_else(|_| {
-            debug!(
-                registry = repository.registry(),
-                "{wanted} did not come in {} s",
-                WAIT.as_secs()
-            );
-            None
-        })?;
+        let _asked = Asked(self, number);
+        let bytes = self.wait(number, Contents::whole).await?;
         let media_type = match listed {
             Listed::Manifest { media_type, .. } => Some(media_type.clone()),
             _ => None,
         };
         Some(Content { bytes, media_type })
-    }
-
-    async fn whole(&self, number: usize) -> Option<Bytes> {
-        loop {
-            let mut body = self.body.lock().await;
-            let content = body.contents.get_mut(number)?;
-            if content.is_gone {
-                return None;
-            }
-            content.is_wanted = true;
-            if content.missing == 0 {
-                content.is_gone = true;
-                let parts = std::mem::take(&mut content.parts);
-                body.kept -= parts.iter().map(weight).sum::<usize>();
-                return Some(joined(parts));
-            }
-            if !body.more().await {
-                return None;
-            }
-        }
     }
 
     /// The places of pieces of these blobs of the repository, in the order in which they come.
@@ -156,124 +122,80 @@ impl Answers {
     /// # Errors
     /// If the rest of it does not come.
     pub(super) async fn part(&self, number: usize) -> Result<Option<Bytes>, Fault> {
-        let gone = || Fault::Broken("the answer in advance broke off".to_owned());
+        let part = self.wait(number, Contents::part).await;
+        part.ok_or_else(|| Fault::Broken("the answer in advance broke off".to_owned()))
+    }
+
+    /// Nobody asks for this content any more.
+    pub(super) fn forget(&self, number: usize) {
+        self.contents.lock().forget(number);
+    }
+
+    /// What `look` finds of a content once it is here; `None` if it does not come. Until then, `look` gives a number that grows as long
+    /// as it is worth waiting.
+    async fn wait<T>(
+        &self,
+        number: usize,
+        look: impl Fn(&mut Contents, usize) -> ControlFlow<Option<T>, u64>,
+    ) -> Option<T> {
+        let longest = Instant::now() + LONGEST;
+        let (mut last, mut until, mut quiet) = (None, longest, 0);
         loop {
-            let mut body = self.body.lock().await;
-            let content = body.contents.get_mut(number).ok_or_else(gone)?;
-            if content.is_gone {
-                return Err(gone());
+            let (found, seen) = {
+                let mut contents = self.contents.lock();
+                (look(&mut contents, number), contents.came())
+            };
+            match found {
+                ControlFlow::Break(found) => return found,
+                ControlFlow::Continue(now) if last < Some(now) => {
+                    (last, until, quiet) = (Some(now), longest.min(Instant::now() + WAIT), seen);
+                }
+                ControlFlow::Continue(_) => {}
             }
-            content.is_wanted = true;
-            if let Some(part) = content.parts.pop_front() {
-                body.kept -= weight(&part);
-                return Ok(Some(part));
-            }
-            if content.missing == 0 {
-                content.is_gone = true;
-                return Ok(None);
-            }
-            if !body.more().await {
-                return Err(gone());
+            if !self.more(seen, until, quiet).await {
+                return None;
             }
         }
     }
-}
 
-#[derive(Debug)]
-struct Body {
-    /// `None` when nothing more comes.
-    answer: Option<Answer>,
-    /// In the order of the head.
-    contents: Vec<Coming>,
-    /// The one to which the next bytes belong.
-    next: usize,
-    /// What all parts weigh together.
-    kept: usize,
-}
-
-/// A content, as far as it has come and was not taken.
-#[derive(Debug)]
-struct Coming {
-    /// How many bytes are still to come.
-    missing: u64,
-    parts: VecDeque<Bytes>,
-    /// Somebody waits for it.
-    is_wanted: bool,
-    /// It was taken, or there was no room for it.
-    is_gone: bool,
-}
-
-impl Body {
-    /// Reads on; whether anything came. It may be given up at any time: what has come is in its place by then.
-    async fn more(&mut self) -> bool {
-        let Some(answer) = &mut self.answer else {
+    /// Reads on until then, unless more than `seen` has come meanwhile; whether anything came. If it is no more than what was there when
+    /// the wait began, nothing more is read for anybody. It may be given up at any time: what has come is in its place by then.
+    async fn more(&self, seen: u64, until: Instant, quiet: u64) -> bool {
+        let mut body = self.body.lock().await;
+        if self.contents.lock().came() > seen {
+            return true;
+        }
+        let Some(answer) = &mut *body else {
             return false;
         };
-        let broken = match answer.chunk().await {
-            Ok(Some(part)) => {
-                self.take_in(part);
+        let broken = match timeout_at(until, answer.chunk()).await {
+            Ok(Ok(Some(part))) => {
+                if self.contents.lock().take_in(part) {
+                    *body = None;
+                }
                 return true;
             }
-            Ok(None) => "it ended".to_owned(),
-            Err(fault) => fault.to_string(),
+            Ok(Ok(None)) => "it ended".to_owned(),
+            Ok(Err(fault)) => fault.to_string(),
+            Err(_) if seen > quiet => {
+                debug!(
+                    "other contents of an answer in advance came for too long; this one is asked for by itself"
+                );
+                return false;
+            }
+            Err(_) => "nothing more came".to_owned(),
         };
         warn!("an answer in advance broke off: {broken}; the rest is asked for by itself");
-        self.answer = None;
+        *body = None;
         false
     }
-
-    /// Puts bytes to the contents that they belong to.
-    fn take_in(&mut self, mut bytes: Bytes) {
-        while let Some(content) = self.contents.get_mut(self.next) {
-            if bytes.is_empty() && content.missing > 0 {
-                return;
-            }
-            let length = bytes
-                .len()
-                .min(usize::try_from(content.missing).unwrap_or(usize::MAX));
-            let part = bytes.split_to(length);
-            content.missing -= length as u64;
-            if !content.is_gone && !part.is_empty() {
-                self.kept += weight(&part);
-                content.parts.push_back(part);
-            }
-            if self.kept > MAX_KEPT {
-                self.make_room();
-            }
-            if self
-                .contents
-                .get(self.next)
-                .is_some_and(|content| content.missing == 0)
-            {
-                self.next += 1;
-            }
-        }
-        // All is here, and what follows belongs to nothing.
-        self.answer = None;
-    }
-
-    /// Throws a content away: one that nobody waits for, else the one that is just coming.
-    fn make_room(&mut self) {
-        let is_idle = |content: &Coming| !content.is_wanted && !content.parts.is_empty();
-        let idle = self.contents.iter().position(is_idle);
-        if let Some(content) = self.contents.get_mut(idle.unwrap_or(self.next)) {
-            let parts = std::mem::take(&mut content.parts);
-            content.is_gone = true;
-            self.kept -= parts.iter().map(weight).sum::<usize>();
-        }
-    }
 }
 
-fn weight(part: &Bytes) -> usize {
-    part.len().max(LEAST)
-}
+/// A content that a call asks for: when the call ends, in whatever way, nothing of it is kept.
+struct Asked<'a>(&'a Answers, usize);
 
-fn joined(parts: VecDeque<Bytes>) -> Bytes {
-    let mut parts = Vec::from(parts);
-    if let [_] = parts[..] {
-        return parts.pop().unwrap_or_default();
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.forget(self.1);
     }
-    let mut all = BytesMut::with_capacity(parts.iter().map(Bytes::len).sum());
-    parts.iter().for_each(|part| all.extend_from_slice(part));
-    all.freeze()
 }

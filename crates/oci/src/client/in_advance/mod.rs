@@ -3,6 +3,7 @@
 //! for more than what a plain registry says.
 
 pub(crate) mod answers;
+mod contents;
 pub(crate) mod pieces;
 
 use std::sync::Arc;

@@ -68,3 +68,11 @@ impl PiecesInAdvance {
         Ok(None)
     }
 }
+
+/// What is not read any more need not be kept.
+impl Drop for PiecesInAdvance {
+    fn drop(&mut self) {
+        let left = self.contents.iter();
+        left.for_each(|number| self.answers.forget(*number));
+    }
+}
