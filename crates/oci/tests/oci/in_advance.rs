@@ -314,6 +314,34 @@ async fn what_does_not_come_is_asked_for_by_itself() {
     assert!(log(&setup).len() > 1);
 }
 
+/// One wait in vain is for all that is still to come.
+#[tokio::test]
+async fn a_body_that_stalls_is_waited_for_once() {
+    for stall_window in [Duration::from_millis(500), Duration::from_secs(600)] {
+        let setup = setup();
+        let mut config = config();
+        config.budget.stall_window = stall_window;
+        let client = Client::new(config).unwrap();
+        client.check_login(&setup.registry.host()).await.unwrap();
+        setup.registry.clear_log();
+        let position = position_of_config(&client, &setup).await;
+        setup
+            .registry
+            .inject(When::any().path("/_xebec/start"), Fault::Stall(position - 10));
+        let answered = ask(&client, &setup).await.unwrap();
+        // With the second window each of the four that are missing would be waited for ten seconds, one after the other.
+        let calls = async {
+            start(&answered, &setup).await;
+            assert!(pieces(&answered, &setup).await.is_err());
+        };
+        tokio::time::timeout(Duration::from_secs(29), calls)
+            .await
+            .unwrap();
+        let asked = ["POST _xebec", "GET blobs", "GET manifests", "GET blobs"];
+        assert_eq!(log(&setup), asked);
+    }
+}
+
 /// Where the configuration begins, in the body of an answer: the blob and the pieces follow it.
 async fn position_of_config(client: &Client, setup: &Setup) -> u64 {
     let answered = ask(client, setup).await.unwrap();

@@ -30,6 +30,8 @@ pub(super) enum End {
     Close(u64),
     /// The connection is reset after this many bytes.
     Reset(u64),
+    /// Nothing comes after this many bytes.
+    Never(u64),
 }
 
 /// A body that may misbehave.
@@ -84,8 +86,12 @@ impl Body for FaultyBody {
         let sent = self.sent.load(Ordering::Relaxed);
         let allowed = match self.end {
             End::Whole => u64::MAX,
-            End::Close(after) | End::Reset(after) => after.saturating_sub(sent),
+            End::Close(after) | End::Reset(after) | End::Never(after) => after.saturating_sub(sent),
         };
+        if allowed == 0 && matches!(self.end, End::Never(_)) {
+            // Nobody wakes it: the client closes the connection.
+            return Poll::Pending;
+        }
         if allowed == 0 {
             self.line
                 .reset

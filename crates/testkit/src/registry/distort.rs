@@ -79,6 +79,7 @@ pub(super) fn respond(
     let body = match fault {
         Some(Fault::Truncate(after)) => body.ending(End::Close(*after)),
         Some(Fault::Reset(after)) => body.ending(End::Reset(*after)),
+        Some(Fault::Stall(after)) => body.ending(End::Never(*after)),
         Some(Fault::WrongContentLength) => body.ending(End::Close(length - 1)),
         Some(Fault::Trickle { bytes_per_second }) => body.crawling(*bytes_per_second),
         _ => body,

@@ -20,6 +20,8 @@ pub enum Fault {
     Truncate(u64),
     /// Resets the connection after this many bytes of the body; with 0, before any answer.
     Reset(u64),
+    /// Sends this many bytes of the body, and then nothing, on a connection that stays open.
+    Stall(u64),
     /// Sends the body at this rate.
     Trickle {
         /// Bytes in each second; at least 10.
