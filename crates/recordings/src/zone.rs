@@ -60,19 +60,21 @@ impl ZoneSource {
             None => Parts::Remote(Receiving::begin(self.ask(zone, range.clone()).await?)),
         };
         let mut places = Places::default();
-        places.add(zone, range);
+        places.add(zone, range, u64::MAX);
         Ok(ZoneStream::new(places, parts, asked))
     }
 
-    /// What `client` has of these zones in advance.
+    /// What `client` has of these zones in advance, but for one that this host has.
     pub(crate) fn in_advance(&self, client: &Client) -> Option<ZoneStream> {
-        let number = |digest: &Digest| self.zones.iter().position(|zone| zone.digest == *digest);
         let asked = Instant::now();
-        let digests: Vec<Digest> = self.zones.iter().map(|zone| zone.digest).collect();
+        let here = usize::from(self.own.is_some());
+        let zones = || (0u16..).zip(self.zones.iter()).skip(here);
+        let digests: Vec<Digest> = zones().map(|(_, zone)| zone.digest).collect();
         let pieces = client.pieces_in_advance(&self.repository, &digests)?;
         let mut places = Places::default();
         for (digest, range) in pieces.places() {
-            places.add(number(digest)? as u16, range.clone());
+            let (number, zone) = zones().find(|(_, zone)| zone.digest == *digest)?;
+            places.add(number, range.clone(), zone.size);
         }
         let parts = Parts::InAdvance(Receiving::begin(pieces.into_stream()));
         Some(ZoneStream::new(places, parts, asked))
@@ -106,33 +108,49 @@ struct Places {
     last: Option<(u16, u64)>,
     /// How many bytes they have together.
     end: u64,
+    /// More than a number can count: what comes after that has no place.
+    is_full: bool,
 }
 
 impl Places {
-    fn add(&mut self, zone: u16, range: Range<u64>) {
+    /// Adds the range that comes next, of a zone of that size. One that ends beyond it comes, too, but is none of the zone.
+    fn add(&mut self, zone: u16, range: Range<u64>, size: u64) {
         let length = range.end.saturating_sub(range.start);
-        let last = self.last.and_then(|last| Some((last, self.all.get_mut(&last)?)));
+        let Some(end) = self.end.checked_add(length).filter(|_| !self.is_full) else {
+            self.is_full = true;
+            return;
+        };
+        let at = std::mem::replace(&mut self.end, end);
+        let before = self.last.take();
+        if range.end > size || range.start > range.end {
+            return;
+        }
+        let last = before.and_then(|last| Some((last, self.all.get_mut(&last)?)));
         match last {
             // Pieces without a gap are one.
-            Some(((of, offset), (before, _))) if of == zone && offset + *before == range.start => {
-                *before += length;
+            Some((last, (before, _)))
+                if last.0 == zone && last.1.checked_add(*before) == Some(range.start) =>
+            {
+                // They end within the zone.
+                *before = range.end - last.1;
+                self.last = Some(last);
             }
             _ => {
                 let key = (zone, range.start);
                 // One that comes twice counts where it comes first.
                 self.last = (!self.all.contains_key(&key)).then_some(key);
-                self.all.entry(key).or_insert((length, self.end));
+                self.all.entry(key).or_insert((length, at));
             }
         }
-        self.end = self.end.saturating_add(length);
     }
 
     /// Where a piece comes.
     fn of(&self, zone: u16, piece: &Range<u64>) -> Option<u64> {
         let before = self.all.range(..=(zone, piece.start)).next_back();
         let ((of, offset), (length, at)) = before?;
-        let is_in = *of == zone && piece.start <= piece.end && piece.end - offset <= *length;
-        is_in.then(|| at + (piece.start - offset))
+        let (start, end) = (piece.start.checked_sub(*offset)?, piece.end.checked_sub(*offset)?);
+        let is_in = *of == zone && start <= end && end <= *length;
+        at.checked_add(start).filter(|_| is_in)
     }
 }
 
@@ -182,6 +200,29 @@ impl ZoneStream {
         (!self.is_over && self.arrival.at <= at).then_some(at)
     }
 
+    /// Whether it is better to read what comes before and between these pieces than to ask for them: it is not more than they are with
+    /// a gap that is bridged, nor than `most`. What is sent in advance may have anything there.
+    pub(crate) fn is_worth(
+        &self,
+        pieces: impl IntoIterator<Item = (u16, Range<u64>)>,
+        bridge: u64,
+        most: u64,
+    ) -> bool {
+        let places = pieces.into_iter().filter_map(|(zone, piece)| {
+            let at = self.position(zone, &piece)?;
+            Some(at..at.saturating_add(piece.end - piece.start))
+        });
+        let mut places: Vec<Range<u64>> = places.collect();
+        places.sort_unstable_by_key(|place| (place.start, place.end));
+        let (mut end, mut wanted, mut unwanted) = (self.arrival.at, 0_u64, 0_u64);
+        for place in places {
+            unwanted = unwanted.saturating_add(place.start.saturating_sub(end));
+            wanted = wanted.saturating_add(place.end.saturating_sub(place.start.max(end)));
+            end = end.max(place.end);
+        }
+        unwanted <= wanted.saturating_add(bridge).min(most)
+    }
+
     /// A piece, once all of it is here; what stands before it is thrown away. `None` if it does not come.
     ///
     /// # Errors
@@ -190,7 +231,8 @@ impl ZoneStream {
         let Some(at) = self.position(zone, piece) else {
             return Ok(None);
         };
-        let piece = at..at + (piece.end - piece.start);
+        // It ends within its place.
+        let piece = at..at.saturating_add(piece.end - piece.start);
         loop {
             if let Some(bytes) = self.arrival.take(&piece) {
                 return Ok(Some(bytes));
@@ -358,7 +400,74 @@ mod tests {
         assert_eq!(arrival.take(&(112..113)), None);
     }
 
+    /// Numbers of which sums are beyond the last.
+    fn number() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            0..40_u64,
+            (0..40_u64).prop_map(|less| u64::MAX - less),
+            any::<u64>()
+        ]
+    }
+
+    #[test]
+    fn unwanted_bytes_are_read_over_within_bounds() {
+        let mut places = Places::default();
+        for (zone, range) in [(0, 0..5000), (1, 0..1000), (0, 5000..9000), (1, 2000..2100)] {
+            places.add(zone, range, 10_000);
+        }
+        let stream = ZoneStream::new(places, Parts::Local(None), Instant::now());
+        assert!(stream.is_worth([(0, 0..5000), (0, 5000..9000)], 0, 1000));
+        assert!(!stream.is_worth([(0, 0..5000), (0, 5000..9000)], 0, 999));
+        assert!(!stream.is_worth([(1, 0..1000)], 3999, 1 << 20));
+        assert!(stream.is_worth([(1, 0..1000)], 4000, 1 << 20));
+        assert!(
+            stream.is_worth([(1, 5000..6000)], 0, 0),
+            "what does not come costs nothing"
+        );
+    }
+
     proptest! {
+        /// Against a list of all pieces with their ends, in wider numbers.
+        #[test]
+        fn places_are_those_of_the_pieces_whatever_their_numbers(
+            added in vec((0..2_u16, number(), number()), 0..8),
+            size in number(),
+            asked in vec((0..2_u16, number(), number()), 1..8),
+        ) {
+            let mut places = Places::default();
+            let (mut model, mut at): (Vec<(u16, Range<u64>, u128)>, _) = (Vec::new(), 0_u128);
+            for (zone, start, length) in added {
+                let range = start..start.saturating_add(length);
+                places.add(zone, range.clone(), size);
+                let after = at + u128::from(range.end - range.start);
+                if range.end <= size && after <= u128::from(u64::MAX) {
+                    model.push((zone, range, at));
+                }
+                at = after;
+            }
+            let stream = ZoneStream::new(places, Parts::Local(None), Instant::now());
+            for (zone, start, length) in asked {
+                let piece = start..start.saturating_add(length);
+                if let Some(found) = stream.position(zone, &piece) {
+                    // Every byte of it was added there: it begins in one piece, and those after that follow without a gap.
+                    let (mut next, mut found) = (piece.start, u128::from(found));
+                    while next < piece.end {
+                        let part = model.iter().find(|(of, range, at)| {
+                            *of == zone && range.contains(&next) && at + u128::from(next - range.start) == found
+                        });
+                        prop_assert!(part.is_some(), "{piece:?}");
+                        let end = part.map_or(0, |(_, range, _)| range.end);
+                        found += u128::from(end - next);
+                        next = end;
+                    }
+                }
+                stream.is_worth([(zone, piece.clone())], start, length);
+                let mut arrival = Arrival::new(start);
+                arrival.add(Bytes::from_static(b"some bytes"));
+                prop_assert_eq!(arrival.take(&piece).is_some(), length.min(u64::MAX - start) <= 10);
+            }
+        }
+
         /// As a slice of all the bytes, however they are divided on the way.
         #[test]
         fn pieces_are_slices(
