@@ -19,6 +19,9 @@ use crate::zone::{ZoneSource, ZoneStream};
 /// How long a start waits for another to bring what both need. One that succeeds takes seconds at most.
 const TURN: Duration = Duration::from_secs(30);
 
+/// How long what comes in advance is waited for by itself: other starts wait for this one. Then ranges are asked for.
+const IN_ADVANCE: Duration = Duration::from_secs(20);
+
 /// A start by a recording that carries indexes.
 pub(crate) struct BundledIndexFetch<'a> {
     /// The blob cache.
@@ -88,10 +91,23 @@ impl BundledIndexFetch<'_> {
             })
             .collect();
         coming.sort_by_key(|(at, ..)| *at);
-        for (_, key, carried) in coming {
-            if unknown.contains(&key) && self.take_one(choice, &mut stream, key, &carried).await.is_some() {
-                unknown.retain(|other| *other != key);
+        let indexes = coming
+            .iter()
+            .map(|(.., index)| (index.zone, index.offset..index.end()));
+        let pages = self.missing_pages(&unknown);
+        let pages = pages.iter().filter_map(|number| recording.segments.get(*number));
+        let pages = pages.map(|segment| (segment.zone, segment.offset..segment.end()));
+        let is_worth = stream.is_worth(indexes.chain(pages), self.source.bridge(), MAX_CARRIED);
+        let taken = match is_worth {
+            true => {
+                let taking = self.take_all(choice, &mut unknown, &mut stream, &coming);
+                tokio::time::timeout(IN_ADVANCE, taking).await.ok()
             }
+            false => None,
+        };
+        if taken.is_none() {
+            let pages = self.missing_pages(&unknown);
+            return self.begin_to_fetch(choice, unknown, pages).await;
         }
         if unknown.is_empty() {
             return Some(stream);
@@ -111,32 +127,52 @@ impl BundledIndexFetch<'_> {
         self.begin_to_fetch(choice, unknown, pages).await
     }
 
-    /// Offers an index once it is here; `None` if it does not come, or is another one.
+    /// Offers indexes that come; those that are right are no longer `unknown`.
+    async fn take_all(
+        &self,
+        choice: &mut Choice<'_>,
+        unknown: &mut Vec<LayerKey>,
+        stream: &mut ZoneStream,
+        coming: &[(u64, LayerKey, BundledIndex)],
+    ) {
+        for (_, key, carried) in coming {
+            if !unknown.contains(key) {
+                continue;
+            }
+            match self.take_one(choice, stream, *key, carried).await {
+                Ok(true) => unknown.retain(|other| other != key),
+                Ok(false) => {}
+                Err(problem) => warn!("{problem}"),
+            }
+        }
+    }
+
+    /// Offers an index once it is here; whether it came, and is the right one.
+    ///
+    /// # Errors
+    /// Why nothing more comes, for people.
     async fn take_one(
         &self,
         choice: &mut Choice<'_>,
         stream: &mut ZoneStream,
         key: LayerKey,
         carried: &BundledIndex,
-    ) -> Option<()> {
-        match stream.piece(carried.zone, &(carried.offset..carried.end())).await {
-            Ok(Some(bytes)) if Digest::of(&bytes) == key.index => {
-                choice.offer(key, Some(bytes));
-                Some(())
-            }
-            Ok(Some(_)) => {
-                warn!(
-                    "{}: the zone carries another index than its recording names",
-                    self.found.name
-                );
-                None
-            }
-            Ok(None) => None,
-            Err(problem) => {
-                warn!("{problem}");
-                None
-            }
+    ) -> Result<bool, String> {
+        let Some(bytes) = stream
+            .piece(carried.zone, &(carried.offset..carried.end()))
+            .await?
+        else {
+            return Ok(false);
+        };
+        let is_it = Digest::of(&bytes) == key.index;
+        match is_it {
+            true => choice.offer(key, Some(bytes)),
+            false => warn!(
+                "{}: the zone carries another index than its recording names",
+                self.found.name
+            ),
         }
+        Ok(is_it)
     }
 
     /// Layers that the recording's zones carry indexes of, of which this host has none. Offers those that it has, and may not
@@ -203,7 +239,10 @@ impl BundledIndexFetch<'_> {
             if stream.position(carried.zone, &place).is_none() {
                 break;
             }
-            self.take_one(choice, &mut stream, key, &carried).await;
+            if let Err(problem) = self.take_one(choice, &mut stream, key, &carried).await {
+                warn!("{problem}");
+                return apart;
+            }
         }
         apart.or(Some(stream))
     }

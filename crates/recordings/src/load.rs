@@ -26,6 +26,7 @@ use xebec_trust::Root;
 use xebec_views::bypass_devices;
 use xebec_views::recording_admission::{Injecting, Writing};
 
+use crate::bundled_indexes::MAX_CARRIED;
 use crate::find::FoundRecording;
 use crate::zone::{ZoneSource, ZoneStream};
 
@@ -324,11 +325,13 @@ impl Loader {
             let others = self.others();
             let open = open.take();
             let is_in_advance = open.as_ref().is_some_and(ZoneStream::is_in_advance);
-            self.bring_own(loaded, open, &others).await?;
+            let mut brought = self.bring_own(loaded, open, &others).await;
             if is_in_advance {
                 // What broke off or was wrong is still missing, and is asked for by itself.
-                self.bring_own(loaded, None, &others).await?;
+                let again = self.bring_own(loaded, None, &others).await;
+                brought = brought.and(again);
             }
+            brought?;
             let Some(more) = self.subscribe().filter(|_| !others.is_empty()) else {
                 return Ok(());
             };
@@ -356,8 +359,14 @@ impl Loader {
         let wanted = wanted(recording, &self.found.service, |run| {
             self.own(*run, others).iter().any(|run| !run.is_empty())
         });
+        let segment = |number: &usize| recording.segments.get(*number);
+        let open = open.filter(|open| {
+            let places = wanted.iter().filter_map(segment);
+            let places = places.map(|segment| (segment.zone, segment.offset..segment.end()));
+            !open.is_in_advance() || open.is_worth(places, self.source.bridge(), MAX_CARRIED)
+        });
         let position = |number: &usize| {
-            let segment = recording.segments.get(*number)?;
+            let segment = segment(number)?;
             let open = open.as_ref()?;
             open.position(segment.zone, &(segment.offset..segment.end()))
         };
