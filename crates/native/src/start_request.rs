@@ -90,31 +90,40 @@ impl StartRequest {
             return Err(RequestError::TooLong);
         }
         let request: Self = serde_json::from_slice(bytes)?;
-        let words = request.service.iter().map(|service| {
-            let entrypoint = service.entrypoint.as_ref().map_or(0, Vec::len);
-            entrypoint + service.command.len()
-        });
-        match request.held.len() > MAX_LAYERS || words.sum::<usize>() > MAX_WORDS {
+        let words = request.service.as_ref().map_or(0, WantedService::words);
+        match request.held.len() > MAX_LAYERS || words > MAX_WORDS {
             true => Err(RequestError::TooMany),
             false => Ok(request),
         }
     }
 
     /// The request as it is sent. What the host has is left out as far as the request would be too long otherwise, the layers with
-    /// the most runs first.
+    /// the most runs first. A command line of too many words is left out: then no pages are wanted.
     pub fn encode(mut self) -> Vec<u8> {
-        let by_runs = |(digest, layer): (&Digest, &HeldLayer)| (layer.pages.runs().len(), *digest);
-        loop {
-            // Every value of these types has a JSON form.
-            let bytes = serde_json::to_vec(&self).unwrap_or_default();
-            if bytes.len() <= MAX_SIZE && self.held.len() <= MAX_LAYERS {
-                return bytes;
-            }
-            let Some((_, longest)) = self.held.iter().map(by_runs).max() else {
-                return bytes;
-            };
-            self.held.remove(&longest);
-        }
+        self.service = self.service.filter(|service| service.words() <= MAX_WORDS);
+        // Every value of these types has a JSON form.
+        let size = |layer: &HeldLayer| serde_json::to_vec(layer).map_or(0, |bytes| bytes.len());
+        let mut layers: Vec<_> = std::mem::take(&mut self.held).into_iter().collect();
+        layers.sort_by_cached_key(|(digest, layer)| (layer.pages.runs().len(), *digest));
+        layers.truncate(MAX_LAYERS);
+        // Without any, it has no field for them.
+        let field = r#","held":{}"#.len();
+        let mut left =
+            MAX_SIZE.saturating_sub(serde_json::to_vec(&self).map_or(0, |bytes| bytes.len()) + field);
+        let fitting = layers.into_iter().map_while(|(digest, layer)| {
+            let name = digest.to_string().len() + r#""":,"#.len();
+            left = left.checked_sub(name + size(&layer))?;
+            Some((digest, layer))
+        });
+        self.held = fitting.collect();
+        serde_json::to_vec(&self).unwrap_or_default()
+    }
+}
+
+impl WantedService {
+    /// How many words its command line has.
+    fn words(&self) -> usize {
+        self.entrypoint.as_ref().map_or(0, Vec::len) + self.command.len()
     }
 }
 
@@ -188,9 +197,38 @@ mod tests {
             service: Some(service),
             ..request()
         };
-        assert!(matches!(
-            StartRequest::decode(&words.encode()),
-            Err(RequestError::TooMany)
-        ));
+        let bytes = serde_json::to_vec(&words).unwrap();
+        assert!(matches!(StartRequest::decode(&bytes), Err(RequestError::TooMany)));
+        let without = StartRequest::decode(&words.encode()).unwrap();
+        assert_eq!((without.service, without.held), (None, request().held));
+    }
+
+    /// As many layers as fit are told, those with the fewest runs.
+    #[test]
+    fn a_request_is_as_long_as_it_may_be() {
+        for runs in [1, 100, 3000] {
+            let pages = PageRuns::new((0..runs).map(|place| place * 9..place * 9 + 1).collect());
+            let held = (0..MAX_LAYERS).map(|number| {
+                let layer = HeldLayer {
+                    index: Digest::of(b"index"),
+                    pages: pages.clone(),
+                };
+                (Digest::of(&number.to_le_bytes()), layer)
+            });
+            let request = StartRequest {
+                held: held.collect(),
+                ..request()
+            };
+            let one = serde_json::to_vec(request.held.values().next().unwrap())
+                .unwrap()
+                .len()
+                + 75;
+            let bytes = request.encode();
+            let kept = StartRequest::decode(&bytes).unwrap().held.len();
+            assert!(
+                kept == MAX_LAYERS || (bytes.len() <= MAX_SIZE && bytes.len() + one + 1 > MAX_SIZE),
+                "{kept}"
+            );
+        }
     }
 }
