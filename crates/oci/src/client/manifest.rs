@@ -59,10 +59,7 @@ impl Client {
             None
         };
         let checked = |came: Content| {
-            if came.bytes.len() as u64 > MAX_MANIFEST_SIZE {
-                let limit = MAX_MANIFEST_SIZE;
-                return Err(Fault::TooLarge { limit });
-            }
+            came.within(MAX_MANIFEST_SIZE)?;
             let manifest = compared(came.bytes, came.media_type, wanted)?;
             // What a tag leads to can be compared with nothing; it must at least be something that can be used.
             match manifest.parse() {

@@ -84,6 +84,7 @@ impl Client {
     ) -> Option<Vec<Descriptor>> {
         let wanted = Wanted::Referrers(subject);
         let read = |came: Content| {
+            came.within(MAX_MANIFEST_SIZE)?;
             let mut entries = Vec::new();
             add_entries(&mut entries, &came.bytes).map(|()| entries)
         };

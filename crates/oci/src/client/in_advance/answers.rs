@@ -62,6 +62,17 @@ pub(crate) struct Content {
     pub(crate) media_type: Option<String>,
 }
 
+impl Content {
+    /// Whether it is no longer than a plain answer may be.
+    ///
+    /// # Errors
+    /// If it is.
+    pub(crate) fn within(&self, limit: u64) -> Result<(), Fault> {
+        let is_within = self.bytes.len() as u64 <= limit;
+        is_within.then_some(()).ok_or(Fault::TooLarge { limit })
+    }
+}
+
 /// What one registry has answered in advance, about one repository.
 #[derive(Debug)]
 pub(crate) struct Answers {
