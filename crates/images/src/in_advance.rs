@@ -9,7 +9,7 @@ use xebec_cache::store::Store;
 use xebec_format::digest::Digest;
 use xebec_native::runs::PageRuns;
 use xebec_native::start_request::{HeldLayer, MAX_LAYERS, StartRequest, WantedService, WordHash};
-use xebec_oci::{Client, Platform, Reference};
+use xebec_oci::{Client, NativeService, NoAnswers, Platform, Reference};
 use xebec_protocol::wire::ServiceCommand;
 
 use crate::images::Images;
@@ -42,8 +42,21 @@ struct Held {
     layers: BTreeMap<Digest, HeldLayer>,
 }
 
+/// What became of asking a registry for answers in advance.
+pub(crate) enum Asked {
+    /// It is not known to give them.
+    No,
+    /// This client has them.
+    Answered(Client),
+    /// It refused the image. If the plain way does not, it is not asked again for a while.
+    Refused(NativeService),
+    /// There are none.
+    InVain,
+}
+
 impl Images {
     /// A client whose calls are answered in advance, if the registry does that. `layers` are those of the image, where they are known.
+    /// It does not wait longer than `time`, if that is given.
     pub(crate) async fn ask_in_advance(
         &self,
         client: &Client,
@@ -51,18 +64,27 @@ impl Images {
         platform: &Platform,
         layers: Option<Vec<Digest>>,
         command: &ServiceCommand,
-    ) -> Option<Client> {
-        let service = client.native_service(reference.repository())?;
+        time: Option<Duration>,
+    ) -> Asked {
+        let Some(service) = client.native_service(reference.repository()) else {
+            return Asked::No;
+        };
         let (store, may_be_told) = (self.store.clone(), service.may_be_told());
         let looked = tokio::task::spawn_blocking(move || Held::look(&store, may_be_told, layers));
-        let held = looked.await.ok()?;
+        let Ok(held) = looked.await else {
+            return Asked::InVain;
+        };
         let request = StartRequest {
             reference: reference.manifest_name(),
             platform: platform.to_string(),
             service: held.may_want_pages.then(|| wanted(command)),
             held: held.layers,
         };
-        service.ask(request).await
+        match service.ask(request, time).await {
+            Ok(client) => Asked::Answered(client),
+            Err(NoAnswers::Refused) => Asked::Refused(service),
+            Err(NoAnswers::Other) => Asked::InVain,
+        }
     }
 }
 

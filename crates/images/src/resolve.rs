@@ -12,7 +12,7 @@ use xebec_protocol::wire::{ImageRequest, PullPolicy, Reply};
 
 use crate::found_image::{FoundImage, parse_manifest};
 use crate::images::{Images, Report};
-use crate::in_advance::{OnTheWay, Starting};
+use crate::in_advance::{Asked, OnTheWay, Starting};
 use crate::record::{Fit, ImageRecord};
 use crate::referrers::Referrers;
 use crate::registry_failure::registry_failure;
@@ -152,7 +152,11 @@ impl Images {
         let hasty = client.hasty(WHERE_KNOWN);
         let located = tokio::time::timeout(WHERE_KNOWN, hasty.locate(&reference, &platform)).await;
         let found = match located {
-            Ok(Ok(located)) => self.configure(client, located, &platform, starting, true).await,
+            Ok(Ok(located)) => {
+                let limit = Some(WHERE_KNOWN);
+                self.configure(client, located, &platform, starting, limit, true)
+                    .await
+            }
             Ok(Err(error)) => Err(error),
             Err(_) => return Ok(instead(known, silence(&reference), report)),
         };
@@ -170,27 +174,38 @@ impl Images {
         platform: &Platform,
         starting: Option<&Starting<'_>>,
     ) -> Result<(FoundImage, OnTheWay), ClientError> {
-        let in_advance = match starting {
+        let asked = match starting {
             Some(Starting { command, .. }) => {
-                self.ask_in_advance(&client, reference, platform, None, command)
+                self.ask_in_advance(&client, reference, platform, None, command, None)
                     .await
             }
-            None => None,
+            None => Asked::No,
         };
-        let client = in_advance.unwrap_or(client);
+        let may_ask = matches!(asked, Asked::No);
+        let (client, refused) = match asked {
+            Asked::Answered(answered) => (answered, None),
+            Asked::Refused(service) => (client, Some(service)),
+            Asked::No | Asked::InVain => (client, None),
+        };
         let located = client.for_first_contact().locate(reference, platform).await?;
-        self.configure(client, located, platform, starting, false).await
+        if let Some(service) = refused {
+            service.rest();
+        }
+        self.configure(client, located, platform, starting, None, may_ask)
+            .await
     }
 
     /// Finds a configuration: in a record of the image, in a recording of it, or in the registry. An image without a record has nothing
-    /// else here either, so the rest is asked for in advance, unless it was.
+    /// else here either, so the rest is asked for in advance, if the registry was not asked for that yet (`may_ask`). Where something is
+    /// known, no question takes longer than `limit`.
     async fn configure(
         &self,
         mut client: Client,
         located: LocatedImage,
         platform: &Platform,
         starting: Option<&Starting<'_>>,
-        is_known: bool,
+        limit: Option<Duration>,
+        may_ask: bool,
     ) -> Result<(FoundImage, OnTheWay), ClientError> {
         let manifest = located.manifest_digest();
         let record = self.records.get(manifest);
@@ -202,11 +217,16 @@ impl Images {
             && config.is_none()
             && (carriers.are_due)(manifest)
         {
-            if !client.has_answers() {
+            if may_ask {
                 let exactly = located.repository().at(manifest);
-                let layers = located.layers().collect();
-                let asked = self.ask_in_advance(&client, &exactly, platform, Some(layers), command);
-                client = asked.await.unwrap_or(client);
+                let layers = Some(located.layers().collect());
+                let asked = self.ask_in_advance(&client, &exactly, platform, layers, command, limit);
+                match asked.await {
+                    Asked::Answered(answered) => client = answered,
+                    // The manifest was there.
+                    Asked::Refused(service) => service.rest(),
+                    Asked::No | Asked::InVain => {}
+                }
             }
             let ahead = Referrers::at_once(client.clone(), located.repository(), manifest);
             if let Some(carried) = ahead.config(located.config(), carriers).await {
@@ -214,9 +234,9 @@ impl Images {
             }
             referrers = Some(ahead);
         }
-        let patient = match is_known {
-            true => client.hasty(WHERE_KNOWN),
-            false => client.clone(),
+        let patient = match limit {
+            Some(limit) => client.hasty(limit),
+            None => client.clone(),
         };
         let image = patient.resolve_located(located, config).await?;
         let found = FoundImage { user, ..found(image) };

@@ -31,10 +31,10 @@ mod transport;
 
 pub use client::{
     BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, Listener, LocatedImage, NativeService,
-    Observer, Outage, PiecesInAdvance, ProbeReport, PushedManifest, RangeAnswer, ResolvedImage, Stats, Wait,
-    listening,
+    NoAnswers, Observer, Outage, PiecesInAdvance, ProbeReport, PushedManifest, RangeAnswer, ResolvedImage,
+    Stats, Wait, listening,
 };
-pub use config::{Budget, ClientConfig, DurationError, Mirror, parse_duration};
+pub use config::{Budget, ClientConfig, DurationError, Mirror, RegistrySettings, parse_duration};
 pub use error::{ClientError, Fault, Target};
 pub use image_config::ImageConfig;
 pub use manifest::{Descriptor, ImageManifest, Index, Manifest};

@@ -199,7 +199,7 @@ impl Drop for Failover {
 }
 
 /// Notes a mirror's fault: one that cannot be reached is left alone for a while.
-fn pass_over(endpoint: &Endpoint, fault: &Fault) {
+pub(super) fn pass_over(endpoint: &Endpoint, fault: &Fault) {
     if endpoint.mirror_of.is_none() {
         return;
     }

@@ -28,8 +28,8 @@ use tokio::time::Instant;
 
 pub use blob::{MAX_RANGE, RangeAnswer};
 pub use call_options::{Observer, Wait};
-pub use in_advance::NativeService;
 pub use in_advance::pieces::PiecesInAdvance;
+pub use in_advance::{NativeService, NoAnswers};
 pub use manifest::FetchedManifest;
 pub use outage::{Listener, Outage, listening};
 pub use probe::{AuthKind, ProbeReport};

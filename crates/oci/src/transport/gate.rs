@@ -154,6 +154,13 @@ impl Gate {
         }));
     }
 
+    /// Whether every call is held back now.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+            .lock()
+            .is_some_and(|closing| closing.until > Instant::now())
+    }
+
     /// Notes what the registry said is left of its limit.
     pub(super) fn allows(&self, allowance: Allowance) {
         let until = Instant::now().checked_add(allowance.over);

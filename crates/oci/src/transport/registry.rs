@@ -85,7 +85,8 @@ impl Server {
         *self.resting_until.lock() = Some(Instant::now() + MIRROR_REST);
     }
 
-    fn is_resting(&self) -> bool {
+    /// Whether this mirror is left out now.
+    pub(crate) fn is_resting(&self) -> bool {
         is_yet_to_come(&self.resting_until)
     }
 

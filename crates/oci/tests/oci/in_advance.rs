@@ -10,7 +10,7 @@ use xebec_native::start_request::{StartRequest, WantedService};
 use xebec_oci::manifest::{Descriptor, ImageManifest, Index};
 use xebec_oci::media_type::{ACCEPT_IMAGE, OCI_EMPTY, OCI_INDEX, OCI_MANIFEST};
 use xebec_oci::memory::RegistryMemory;
-use xebec_oci::{Client, Mirror, Platform, Reference, Repository};
+use xebec_oci::{Client, Mirror, NoAnswers, Platform, Reference, Repository};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 
 use crate::support::{NAME, amd64, config, manifest_of, noise, put_image, repository, status, tagged};
@@ -82,7 +82,7 @@ async fn acquainted(setup: &Setup) -> Client {
 
 async fn ask(client: &Client, setup: &Setup) -> Option<Client> {
     let service = client.native_service(&repository(&setup.registry))?;
-    service.ask(request("v1")).await
+    service.ask(request("v1"), None).await.ok()
 }
 
 /// Whether all is there that a start asks for.
@@ -364,7 +364,7 @@ async fn what_is_wrong_is_asked_for_by_itself() {
         setup.registry.lie_in_advance(kind);
         let by_digest = request(&setup.manifest.to_string());
         let service = client.native_service(&repository(&setup.registry)).unwrap();
-        let answered = service.ask(by_digest).await.unwrap();
+        let answered = service.ask(by_digest, None).await.unwrap();
         let exactly: Reference = format!("{}/{NAME}@{}", setup.registry.host(), setup.manifest)
             .parse()
             .unwrap();
@@ -562,7 +562,7 @@ async fn a_mirror_is_asked_in_place_of_its_registry() {
             .unwrap();
         let service = client.native_service(&repository)?;
         let may = service.may_be_told();
-        service.ask(request("v1")).await.unwrap();
+        service.ask(request("v1"), None).await.unwrap();
         Some(may)
     };
     assert_eq!(seen(&client(false, "")).await, None);
@@ -572,4 +572,56 @@ async fn a_mirror_is_asked_in_place_of_its_registry() {
     assert_eq!(seen(&client(true, told)).await, Some(true));
     let off = "[registries.\"registry.example\"]\nnative = false";
     assert_eq!(seen(&client(true, off)).await, None);
+}
+
+#[tokio::test]
+async fn a_registry_that_refuses_what_is_there_rests() {
+    let setup = setup();
+    let client = acquainted(&setup).await;
+    setup
+        .registry
+        .inject(When::any().path("/_xebec/start"), status(403, None));
+    let service = client.native_service(&repository(&setup.registry)).unwrap();
+    let refused = service.ask(request("v1"), None).await;
+    assert_eq!(refused.unwrap_err(), NoAnswers::Refused);
+    assert!(client.native_service(&repository(&setup.registry)).is_some());
+    service.rest();
+    assert!(client.native_service(&repository(&setup.registry)).is_none());
+}
+
+#[tokio::test]
+async fn a_registry_that_wants_to_be_left_alone_is_not_asked() {
+    let setup = setup();
+    let client = acquainted(&setup).await;
+    let service = client.native_service(&repository(&setup.registry)).unwrap();
+    setup
+        .registry
+        .inject(When::any().path("/manifests/"), status(429, Some("30")));
+    let hasty = client.hasty(Duration::from_millis(100));
+    let repository = repository(&setup.registry);
+    let throttled = hasty.manifest(&repository, "v1", ACCEPT_IMAGE).await;
+    throttled.unwrap_err();
+    setup.registry.clear_log();
+    let not_asked = service.ask(request("v1"), None).await;
+    assert_eq!(not_asked.unwrap_err(), NoAnswers::Other);
+    assert!(log(&setup).is_empty());
+}
+
+/// As after any request to it: the registry itself is asked next.
+#[tokio::test]
+async fn a_mirror_that_is_not_there_rests() {
+    let setup = setup();
+    let memory = Arc::new(Notes::default());
+    let gone = "127.0.0.1:1";
+    let mut config = config();
+    let mirror = Mirror {
+        url: format!("http://{gone}"),
+        resolve_tags: true,
+    };
+    config.mirrors.insert(setup.registry.host(), vec![mirror]);
+    let client = Client::remembering(config, memory.clone()).unwrap();
+    memory.saw_native(gone, true);
+    assert!(ask(&client, &setup).await.is_none());
+    memory.saw_native(&setup.registry.host(), true);
+    assert!(ask(&client, &setup).await.is_some());
 }

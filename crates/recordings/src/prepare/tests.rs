@@ -488,3 +488,25 @@ async fn pieces_that_are_not_sent_are_asked_for() {
     assert_eq!(log.remove(0), "POST _xebec");
     assert!(log.iter().all(|line| line == "GET blobs range"), "{log:?}");
 }
+
+/// A registry that refuses in advance what it gives plainly is not asked twice, nor soon again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_request_in_advance_is_sent_once() {
+    let mut recorded = Recorded::new();
+    recorded.send_zone();
+    let denied = Fault::Status {
+        code: 403,
+        retry_after: None,
+    };
+    recorded
+        .registry
+        .inject(When::any().path("/_xebec/start"), denied);
+    let host = Host::acquainted(&recorded, "");
+    host.prepare(&recorded).await;
+    let plain = ["GET manifests", "GET referrers", "GET manifests", "GET blobs"];
+    assert_eq!(recorded.log(), [&["POST _xebec"], &plain[..]].concat());
+    recorded.push();
+    recorded.registry.clear_log();
+    host.prepare(&recorded).await;
+    assert!(!recorded.log().contains(&"POST _xebec".to_owned()));
+}

@@ -21,6 +21,7 @@ use xebec_native::start_request::{self, StartRequest};
 use self::answers::{Answers, Content, Wanted};
 use self::pieces::PiecesInAdvance;
 use super::Client;
+use super::failover::pass_over;
 use crate::auth::Scope;
 use crate::error::Fault;
 use crate::media_type::without_parameters;
@@ -46,6 +47,15 @@ pub struct NativeService {
     client: Client,
     repository: Repository,
     endpoint: Endpoint,
+}
+
+/// That there are no answers in advance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoAnswers {
+    /// What is asked for is not there, or not for this client. If the plain way has it, the service must [`NativeService::rest`].
+    Refused,
+    /// Anything else.
+    Other,
 }
 
 /// Why there are no answers in advance.
@@ -131,18 +141,26 @@ impl NativeService {
         config.of_registry(name).tell_held
     }
 
-    /// Sends a start request, once. Gives a client whose calls take their answers from its answer; `None` if there is none: then
-    /// everything is asked for by itself.
-    pub async fn ask(self, request: StartRequest) -> Option<Client> {
+    /// Sends a start request, once, and waits for the answer no longer than `time`, if that is given. Gives a client whose calls take
+    /// their answers from it.
+    ///
+    /// # Errors
+    /// If there is no answer: then everything is asked for by itself.
+    pub async fn ask(&self, request: StartRequest, time: Option<Duration>) -> Result<Client, NoAnswers> {
         let server = &self.endpoint.server;
+        // A start does not wait for an answer that it can do without.
+        if server.gate.is_closed() || server.is_resting() {
+            return Err(NoAnswers::Other);
+        }
+        let time = time.map_or(HEAD_TIME, |time| time.min(HEAD_TIME));
         let asked = Box::pin(self.ask_once(request));
-        let asked = tokio::time::timeout(HEAD_TIME, asked).await;
-        match asked.unwrap_or(Err(Vain::Fault(Fault::Timeout("start answer", HEAD_TIME)))) {
-            Ok(answers) => Some(Client {
+        let asked = tokio::time::timeout(time, asked).await;
+        match asked.unwrap_or(Err(Vain::Fault(Fault::Timeout("start answer", time)))) {
+            Ok(answers) => Ok(Client {
                 answers: Some(Arc::new(answers)),
                 ..self.client.clone()
             }),
-            Err(Vain::Verdict) => None,
+            Err(Vain::Verdict) => Err(NoAnswers::Refused),
             Err(Vain::Lack(why)) => {
                 debug!(
                     registry = server.authority,
@@ -150,14 +168,20 @@ impl NativeService {
                 );
                 self.client.transport.memory.saw_native(&server.name(), false);
                 server.rest_starts(REST_AFTER_LACK);
-                None
+                Err(NoAnswers::Other)
             }
             Err(Vain::Fault(fault)) => {
                 debug!(registry = server.authority, %fault, "no answer in advance");
+                pass_over(&self.endpoint, &fault);
                 server.rest_starts(REST_AFTER_FAULT);
-                None
+                Err(NoAnswers::Other)
             }
         }
+    }
+
+    /// What was refused is there after all, for this client: there are no start requests for a while.
+    pub fn rest(&self) {
+        self.endpoint.server.rest_starts(REST_AFTER_LACK);
     }
 
     async fn ask_once(&self, request: StartRequest) -> Result<Answers, Vain> {
