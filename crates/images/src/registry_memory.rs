@@ -59,7 +59,7 @@ impl RememberedRegistries {
         known.retain(|_, seen| now.saturating_sub(*seen) < lasts.as_secs());
         match is {
             false => known.remove(server),
-            true if known.len() < MOST => known.insert(server.to_owned(), now),
+            true if known.len() < MOST || known.contains_key(server) => known.insert(server.to_owned(), now),
             true => return,
         };
         self.write(&table);
@@ -140,6 +140,24 @@ mod tests {
         assert_eq!(one.lacked_referrers("new"), None);
         one.saw_referrers("new", false);
         assert!(one.lacked_referrers("new").is_some(), "it is made anew");
+    }
+
+    #[test]
+    fn a_full_memory_renews_what_it_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = RememberedRegistries::new(dir.path().join("registries.json"));
+        let hour_ago = xebec_kernel::clock::seconds_since_1970() - 3600;
+        let seen = (0..MOST).map(|number| (format!("registry-{number}"), hour_ago));
+        memory.write(&Table {
+            native: seen.collect(),
+            ..Table::default()
+        });
+        memory.saw_native("registry-0", true);
+        memory.saw_native("another", true);
+        let ago = |server: &str| Some(memory.seen_native(server)?.elapsed().unwrap());
+        assert!(ago("registry-0").unwrap() < Duration::from_secs(3000));
+        assert!(ago("registry-1").unwrap() >= Duration::from_secs(3600));
+        assert_eq!(ago("another"), None);
     }
 
     #[test]

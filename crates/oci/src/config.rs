@@ -125,12 +125,18 @@ impl Default for RegistrySettings {
 }
 
 impl ClientConfig {
-    /// What holds for the registry or mirror `name` (`host[:port]`).
+    /// What holds for the registry or mirror `name` (`host[:port]`). Where it is listed in several spellings, each may forbid.
     pub fn of_registry(&self, name: &str) -> RegistrySettings {
         let name = registry_name(name);
-        let mut listed = self.registries.iter();
-        let own = listed.find(|(listed, _)| registry_name(listed).eq_ignore_ascii_case(name));
-        own.map(|(_, settings)| *settings).unwrap_or_default()
+        let listed = self.registries.iter();
+        let own = listed.filter(|(listed, _)| registry_name(listed).eq_ignore_ascii_case(name));
+        let stricter = |one: RegistrySettings, other: RegistrySettings| RegistrySettings {
+            native: one.native && other.native,
+            tell_held: one.tell_held && other.tell_held,
+        };
+        own.map(|(_, settings)| *settings)
+            .reduce(stricter)
+            .unwrap_or_default()
     }
 }
 

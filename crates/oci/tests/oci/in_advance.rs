@@ -596,15 +596,22 @@ async fn a_registry_that_wants_to_be_left_alone_is_not_asked() {
     let service = client.native_service(&repository(&setup.registry)).unwrap();
     setup
         .registry
-        .inject(When::any().path("/manifests/"), status(429, Some("30")));
-    let hasty = client.hasty(Duration::from_millis(100));
-    let repository = repository(&setup.registry);
-    let throttled = hasty.manifest(&repository, "v1", ACCEPT_IMAGE).await;
-    throttled.unwrap_err();
+        .inject(When::any().path("/manifests/"), status(429, Some("15")));
+    let (throttled, repository) = (client.clone(), repository(&setup.registry));
+    let waiting = tokio::spawn(async move { throttled.manifest(&repository, "v1", ACCEPT_IMAGE).await });
+    let polls = async {
+        while client.stats().retries == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), polls)
+        .await
+        .unwrap();
     setup.registry.clear_log();
     let not_asked = service.ask(request("v1"), None).await;
     assert_eq!(not_asked.unwrap_err(), NoAnswers::Other);
     assert!(log(&setup).is_empty());
+    waiting.abort();
 }
 
 /// As after any request to it: the registry itself is asked next.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xebec_oci::config::{SETTINGS, is_loopback};
-use xebec_oci::{Budget, ClientConfig, parse_duration};
+use xebec_oci::{Budget, ClientConfig, RegistrySettings, parse_duration};
 
 #[test]
 fn reads_toml() {
@@ -43,6 +43,28 @@ fn reads_toml() {
         ClientConfig::default()
     );
     assert!(toml::from_str::<ClientConfig>("plain_htp = []").is_err());
+}
+
+#[test]
+fn of_several_spellings_of_a_registry_the_strictest_counts() {
+    let config: ClientConfig = toml::from_str(
+        r#"
+        [registries."r.lan"]
+        tell_held = true
+        [registries."R.lan"]
+        native = false
+        [registries."R.LAN"]
+        tell_held = true
+        [registries."index.docker.io"]
+        tell_held = true
+        [registries."docker.io"]
+        tell_held = true
+        "#,
+    )
+    .unwrap();
+    let settings = |native, tell_held| RegistrySettings { native, tell_held };
+    assert_eq!(config.of_registry("r.lan"), settings(false, false));
+    assert_eq!(config.of_registry("docker.io"), settings(true, true));
 }
 
 #[test]
