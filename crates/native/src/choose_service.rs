@@ -35,7 +35,8 @@ pub fn choose_service<'a>(
     let wanted = Wanted::new(wanted, image, now)?;
     let recordings = recordings.into_iter().enumerate();
     let chosen = recordings.filter_map(|(place, recording)| Some((place, wanted.service_in(recording)?)));
-    chosen.max_by_key(|(_, service)| wanted.rank(service))
+    let (place, best) = chosen.max_by_key(|(_, service)| service.rank())?;
+    Some((place, best.service))
 }
 
 /// The service as far as it is known here.
@@ -77,37 +78,36 @@ impl<'a> Wanted<'a> {
     }
 
     /// The service in a recording that is closest to what is wanted, if one may be meant.
-    fn service_in<'r>(&self, recording: &'r Recording) -> Option<&'r Service> {
-        let all = || recording.services.iter();
-        let same = all().filter(|service| self.is_line(&service.key));
+    fn service_in<'r>(&self, recording: &'r Recording) -> Option<Compared<'r>> {
+        let all: Vec<_> = recording
+            .services
+            .iter()
+            .map(|service| self.compare(service))
+            .collect();
+        let same = all.iter().filter(|service| service.is_line);
         // Variables that the image does not set may be the user's.
-        let same = same.max_by_key(|service| {
-            let key = &service.key;
-            (Reverse(self.lacking(key)), key.env.len(), self.date(service))
+        let same = same.max_by_key(|compared| {
+            let key = &compared.service.key;
+            (Reverse(compared.lacking), key.env.len(), compared.date)
         });
         match same {
-            Some(same) if !self.is_said_later || self.lacking(&same.key) == 0 => Some(same),
-            _ if self.is_said_later => all().max_by_key(|service| self.closeness(service)),
+            Some(same) if !self.is_said_later || same.lacking == 0 => Some(*same),
+            _ if self.is_said_later => all.into_iter().max_by_key(Compared::closeness),
             _ => None,
         }
     }
 
-    fn rank<'r>(&self, service: &'r Service) -> impl Ord + use<'r> {
-        let is_line = self.is_line(&service.key);
-        let is_exact = is_line && self.lacking(&service.key) == 0;
-        (is_exact, is_line, self.closeness(service))
-    }
-
-    /// How like a service is to the one that is wanted: words first, then variables, then which was recorded last.
-    fn closeness<'r>(&self, service: &'r Service) -> (usize, bool, u64, &'r [String]) {
-        let key = &service.key;
-        let has_variables = self.lacking(key) == 0;
-        (self.likeness(key), has_variables, self.date(service), &key.argv)
-    }
-
-    /// Whether this is the command line.
-    fn is_line(&self, key: &ServiceKey) -> bool {
-        self.argv.len() == key.argv.len() && self.likeness(key) == self.argv.len()
+    /// Looks at a service. That hashes its words, so it is done once for each.
+    fn compare<'r>(&self, service: &'r Service) -> Compared<'r> {
+        let likeness = self.likeness(&service.key);
+        let words = service.key.argv.len();
+        Compared {
+            service,
+            likeness,
+            is_line: self.argv.len() == words && likeness == words,
+            lacking: self.lacking(&service.key),
+            date: self.date(service),
+        }
     }
 
     /// How many words of a command are the first ones of the one that is wanted.
@@ -129,6 +129,37 @@ impl<'a> Wanted<'a> {
     fn date(&self, service: &Service) -> u64 {
         let is_past = service.recorded <= self.now.saturating_add(CLOCKS_APART);
         if is_past { service.recorded } else { 0 }
+    }
+}
+
+/// A service, as it was compared with the one that is wanted.
+#[derive(Clone, Copy)]
+struct Compared<'r> {
+    service: &'r Service,
+    /// How many of its words are the first ones of the one that is wanted.
+    likeness: usize,
+    /// It has the command line that is wanted.
+    is_line: bool,
+    /// How many of its variables the image does not set to its values.
+    lacking: usize,
+    /// When it was recorded.
+    date: u64,
+}
+
+impl<'r> Compared<'r> {
+    fn rank(&self) -> impl Ord + use<'r> {
+        let is_exact = self.is_line && self.lacking == 0;
+        (is_exact, self.is_line, self.closeness())
+    }
+
+    /// How like it is to the one that is wanted: words first, then variables, then which was recorded last.
+    fn closeness(&self) -> (usize, bool, u64, &'r [String]) {
+        (
+            self.likeness,
+            self.lacking == 0,
+            self.date,
+            &self.service.key.argv,
+        )
     }
 }
 

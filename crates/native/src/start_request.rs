@@ -45,14 +45,34 @@ pub struct WantedService {
     pub is_said_later: bool,
 }
 
-/// The first eight bytes of the SHA-256 of a word, as hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WordHash(String);
+/// The first eight bytes of the SHA-256 of a word; written as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct WordHash(u64);
 
 impl WordHash {
     /// The hash of a word.
     pub fn of(word: &str) -> Self {
-        Self(Digest::of(word.as_bytes()).hex().chars().take(16).collect())
+        let digest = Digest::of(word.as_bytes());
+        let first = digest.as_bytes().first_chunk().copied();
+        Self(u64::from_be_bytes(first.unwrap_or_default()))
+    }
+}
+
+impl From<WordHash> for String {
+    fn from(hash: WordHash) -> Self {
+        format!("{:016x}", hash.0)
+    }
+}
+
+impl TryFrom<String> for WordHash {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let are_digits = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let hash = u64::from_str_radix(&text, 16).ok().filter(|_| are_digits);
+        let wrong = "the hash of a word has 16 hexadecimal digits";
+        hash.map(Self).ok_or(wrong)
     }
 }
 
@@ -160,6 +180,22 @@ mod tests {
         assert!(text.contains("[0,3,4,2]") && !text.contains("serve"), "{text}");
         let least = br#"{"reference": "1", "platform": "linux/amd64", "later": 1}"#;
         assert_eq!(StartRequest::decode(least).unwrap().service, None);
+    }
+
+    #[test]
+    fn hashes_of_words_have_16_digits() {
+        let text = serde_json::to_string(&WordHash::of("abc")).unwrap();
+        assert_eq!(text, r#""ba7816bf8f01cfea""#);
+        assert_eq!(
+            serde_json::from_str::<WordHash>(&text).unwrap(),
+            WordHash::of("abc")
+        );
+        for wrong in ["", "ba7816bf8f01cfe", "+a7816bf8f01cfea", "ba7816bf8f01cfeaa"] {
+            assert!(
+                serde_json::from_value::<WordHash>(wrong.into()).is_err(),
+                "{wrong}"
+            );
+        }
     }
 
     #[test]
