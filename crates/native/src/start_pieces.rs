@@ -48,13 +48,12 @@ pub fn lacking(recording: &Recording, service: &Service, held: &BTreeMap<Digest,
         .first()
         .and_then(|number| recording.segments.get(*number));
     let indexes = of_one_zone(recording, &layers, first.map(|segment| segment.zone));
-    let mut pieces: BTreeMap<(bool, u16), Vec<(u64, u64)>> = BTreeMap::new();
     // The zone of the indexes comes first: nothing can be done with pages before.
     let front = indexes.first().map(|index| index.zone);
     let place = |zone: u16| (Some(zone) != front, zone);
-    for index in &indexes {
-        let pieces = pieces.entry(place(index.zone)).or_default();
-        pieces.push((index.offset, index.length));
+    let mut pieces: BTreeMap<(bool, u16), Vec<(u64, u64)>> = BTreeMap::new();
+    if let Some(front) = front {
+        pieces.insert(place(front), Vec::new());
     }
     for segment in segments
         .iter()
@@ -63,23 +62,41 @@ pub fn lacking(recording: &Recording, service: &Service, held: &BTreeMap<Digest,
         let pieces = pieces.entry(place(segment.zone)).or_default();
         pieces.push((segment.offset, segment.length.into()));
     }
-    let mut left = MAX_PIECES;
-    let zones = pieces.into_iter().filter_map(|((_, zone), pieces)| {
+    let (mut left, mut indexed) = (MAX_PIECES, BTreeSet::new());
+    let zones = pieces.into_iter().filter_map(|((is_other, zone), pieces)| {
         let zone = *recording.zones.get(usize::from(zone))?;
-        let mut pieces = joined(pieces);
-        pieces.truncate(left);
+        let here = if is_other { &[][..] } else { &indexes[..] };
+        let pieces = within(left, here, pieces);
         left -= pieces.len();
+        let sent = here.iter().filter(|index| is_in(&pieces, index));
+        let layers = sent.filter_map(|index| recording.layers.get(usize::from(index.layer)));
+        indexed.extend(layers.map(|layer| layer.layer));
         (!pieces.is_empty()).then_some(ZonePieces { zone, pieces })
     });
-    let layer = |index: &BundledIndex| recording.layers.get(usize::from(index.layer));
     Lacking {
         zones: zones.collect(),
-        indexed: indexes
-            .iter()
-            .filter_map(layer)
-            .map(|layer| layer.layer)
-            .collect(),
+        indexed,
     }
+}
+
+/// So many pieces of a zone at most. Indexes go before segments, of which a host can make nothing without them.
+fn within(most: usize, indexes: &[BundledIndex], segments: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let indexes: Vec<(u64, u64)> = indexes.iter().map(|index| (index.offset, index.length)).collect();
+    let all = joined([&indexes[..], &segments].concat());
+    if all.len() <= most {
+        return all;
+    }
+    let mut first = joined(indexes);
+    first.truncate(most);
+    let left = most - first.len();
+    first.extend(segments.into_iter().take(left));
+    joined(first)
+}
+
+fn is_in(pieces: &[(u64, u64)], index: &BundledIndex) -> bool {
+    let after = pieces.partition_point(|(offset, _)| *offset <= index.offset);
+    let piece = after.checked_sub(1).and_then(|place| pieces.get(place));
+    piece.is_some_and(|(offset, length)| index.end() <= offset.saturating_add(*length))
 }
 
 /// A layer of a recording, on the host.
@@ -285,6 +302,23 @@ mod tests {
         assert_eq!(zones, [&[(0, 20), (60, 10)][..], &[(40, 10)]]);
         let (zones, _) = pieces(&[run(0, 15..20)], &[held(1, vec![0..100])]);
         assert_eq!(zones, [vec![(0, 20), (40, 10)]], "now it is in the second");
+    }
+
+    #[test]
+    fn indexes_are_sent_before_segments() {
+        let index = |offset| BundledIndex {
+            layer: 0,
+            zone: 0,
+            offset,
+            length: 20,
+        };
+        let segments = vec![(0, 10), (20, 10), (300, 10)];
+        let all = within(4, &[index(100), index(200)], segments.clone());
+        assert_eq!(all, [(0, 10), (20, 10), (100, 20), (200, 20)]);
+        let first = within(1, &[index(100), index(200)], segments.clone());
+        assert_eq!(first, [(100, 20)]);
+        assert!(is_in(&first, &index(100)) && !is_in(&first, &index(200)) && !is_in(&first, &index(90)));
+        assert_eq!(within(5, &[index(100), index(120)], segments).len(), 4);
     }
 
     #[test]
