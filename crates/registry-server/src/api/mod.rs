@@ -19,6 +19,8 @@ mod through;
 mod token;
 mod uploads;
 
+use std::borrow::Cow;
+
 use hyper::header::ALLOW;
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -52,9 +54,8 @@ pub async fn answer(registry: &Registry, parts: &Parts, body: &mut RequestBody) 
         return answer;
     }
     // A client may take this registry for a mirror of another one.
-    let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
-    let here = registry.upstreams.path(path, query);
-    let (kind, outcome) = match Route::parse(here.as_deref().unwrap_or(path)) {
+    let path = path_here(registry, parts);
+    let (kind, outcome) = match Route::parse(&path) {
         Ok(route) => {
             let kind = route.kind();
             (kind, routed(registry, parts, body, &route).await)
@@ -65,20 +66,32 @@ pub async fn answer(registry: &Registry, parts: &Parts, body: &mut RequestBody) 
         tracing::debug!(code = error.code().text(), "refused");
         reply::error(&error)
     });
-    mark(&mut answer, parts);
+    mark(&mut answer, &path);
     answer.extensions_mut().insert(Kind(kind));
     answer
 }
 
+/// The path as this registry knows it. The endpoints of a registry as a whole are this one's, whichever registry a client takes it for.
+fn path_here<'p>(registry: &Registry, parts: &'p Parts) -> Cow<'p, str> {
+    let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+    match Route::parse(path) {
+        Ok(Route::Discovery(None)) => path.into(),
+        _ => registry
+            .upstreams
+            .path(path, query)
+            .map_or(path.into(), Cow::from),
+    }
+}
+
 /// The answer to a request that is refused before it is looked at.
-pub fn refusal(parts: &Parts, error: &ApiError) -> Answer {
+pub fn refusal(registry: &Registry, parts: &Parts, error: &ApiError) -> Answer {
     let mut answer = reply::error(error);
-    mark(&mut answer, parts);
+    mark(&mut answer, &path_here(registry, parts));
     answer
 }
 
-fn mark(answer: &mut Answer, parts: &Parts) {
-    if parts.uri.path().starts_with("/v2") {
+fn mark(answer: &mut Answer, path: &str) {
+    if path.starts_with("/v2") {
         reply::as_registry(answer);
     }
 }

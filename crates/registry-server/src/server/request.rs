@@ -61,7 +61,7 @@ pub(super) async fn serve(
             let answer = answered(&shared, &parts, &mut body).instrument(span.clone());
             (answer.await, Some(admitted))
         }
-        Err(refusal) => (api::refusal(&parts, &refusal), None),
+        Err(refusal) => (api::refusal(&shared.registry, &parts, &refusal), None),
     };
     if let Ok(value) = HeaderValue::from_str(&id) {
         answer.headers_mut().insert(REQUEST_ID, value);
@@ -101,7 +101,7 @@ async fn answered(shared: &Shared, parts: &Parts, body: &mut RequestBody) -> Ans
         Ok(answer) => answer,
         Err(_) => {
             let error = ApiError::internal("carrying out the request", &"it panicked, see above");
-            api::refusal(parts, &error)
+            api::refusal(&shared.registry, parts, &error)
         }
     }
 }
