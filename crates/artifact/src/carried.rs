@@ -6,7 +6,7 @@ use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
 use xebec_oci::{Descriptor, Manifest};
 
-use crate::artifact::{ARTIFACT_TYPE, Artifact};
+use crate::artifact::{ARTIFACT_TYPE, Artifact, BlobRef};
 use crate::recording::{self, RUNTIME_IMAGE_TYPE};
 
 /// A recording that takes more memory is left out, in bytes. A host that wants it reads it by itself.
@@ -20,7 +20,7 @@ pub struct Carried {
     /// The recording.
     pub recording: Option<Recording>,
     /// Where the recording is, if it is not in the manifest.
-    pub apart: Option<Descriptor>,
+    pub apart: Option<BlobRef>,
     /// The indexes that it lists.
     pub indexes: Artifact,
     /// What it embeds beside the recording: the image's configuration.
@@ -51,7 +51,13 @@ impl Carried {
                 carried.embedded = others.collect();
                 match descriptor.embedded() {
                     Some(bytes) => carried.take_recording(&bytes, subject),
-                    None => carried.apart = Some(descriptor),
+                    // Only this much: a descriptor may have much more with it that nobody wants.
+                    None => {
+                        carried.apart = Some(BlobRef {
+                            digest: descriptor.digest,
+                            size: descriptor.size,
+                        });
+                    }
                 }
             }
             _ => {}

@@ -2,6 +2,7 @@
 //!
 //! * [`artifact`]: the manifest that lists indexes, its media types and annotations; written and read.
 //! * [`carried`]: what is in either, as a registry reads it that answers starts.
+//! * [`known`]: those that a registry has read lately.
 //! * [`made`]: from what the indexer made of a layer to what the artifact lists.
 //! * [`own_table`]: layers that need no index.
 //! * [`recording`]: the manifest that carries a recording; written and read.
@@ -12,6 +13,7 @@
 
 pub mod artifact;
 pub mod carried;
+pub mod known;
 pub mod made;
 pub mod own_table;
 pub mod recording;

@@ -3,13 +3,14 @@
 //!
 //! * [`start_request`], [`start_answer`]: the messages; [`runs`] is pages that are there, as a message has them.
 //! * [`choose_service`], [`start_pieces`]: what a registry makes of a request: which recorded service is meant, and which bytes the host lacks;
-//!   [`piece_reads`] is how these are read.
+//!   [`piece_reads`] is how these are read, [`answer_parts`] what of all that fits in an answer.
 //!
 //! Promise: a message that is read keeps all limits that are named here, so that code that uses it need not look again. Reading a
 //! message takes memory in proportion to its bytes. Nothing here is believed: a host verifies each answer as if it had asked for that alone.
 //!
 //! May use: `format`, and no other crate of Xebec.
 
+pub mod answer_parts;
 pub mod choose_service;
 pub mod piece_reads;
 pub mod runs;

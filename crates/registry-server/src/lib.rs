@@ -8,7 +8,7 @@
 //! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`copies`]: copies of blobs are where the rules of the configuration want them.
 //! * [`deduplication`]: each file is kept once: blobs are taken apart in the background, and restored when they are asked for.
-//! * `known_artifacts`: recordings and lists of indexes by which starts are answered in advance.
+//! * `starts`: what starts share: recordings and lists of indexes that were read, and turns.
 //! * [`page`]: what is here, for people.
 //!
 //! `xebec-access` decides which caller asks and what they may do; `xebec-policy` decides what stays, what goes and how much there may be.
@@ -30,7 +30,6 @@ pub mod deduplication;
 pub mod error;
 mod figures;
 pub mod indexing;
-mod known_artifacts;
 pub mod memory;
 pub mod metrics;
 pub mod mode_file;
@@ -39,5 +38,6 @@ pub mod page;
 pub mod request;
 pub mod route;
 pub mod server;
+mod starts;
 pub mod state;
 pub mod upkeep;

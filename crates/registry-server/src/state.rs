@@ -12,11 +12,11 @@ use xebec_policy::quota::Quotas;
 use xebec_store::{RepositoryName, Store, StoreError};
 use xebec_upstream::Upstreams;
 
-use crate::known_artifacts::KnownArtifacts;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::page::activity::Activity;
+use crate::starts::Starts;
 use xebec_events::{Event, Listener, Reports};
 
 /// How requests are carried out.
@@ -60,8 +60,8 @@ pub struct Registry {
     pub memory: Memory,
     /// Room for those that come in: slow pushes keep no client from pulling.
     pub incoming: Memory,
-    /// Artifacts by which starts are answered.
-    pub(crate) known_artifacts: KnownArtifacts,
+    /// What starts share that are answered at the same time.
+    pub(crate) starts: Starts,
     /// Figures.
     pub metrics: Metrics,
     /// The tags that stay as they are.
@@ -96,7 +96,7 @@ impl Registry {
             upstreams: Upstreams::default(),
             memory: Memory::default(),
             incoming: Memory::default(),
-            known_artifacts: KnownArtifacts::default(),
+            starts: Starts::default(),
             metrics: Metrics::new(),
             immutability: Immutability::default(),
             quotas: Quotas::default(),

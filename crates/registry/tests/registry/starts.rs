@@ -2,6 +2,7 @@
 
 mod service;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::{Method, Response, StatusCode};
@@ -11,6 +12,7 @@ use tokio::net::TcpStream;
 use xebec_policy::mode::Mode;
 use xebec_registry_server::mode_file::ModeFile;
 use xebec_testkit::registry::FaultyRegistry;
+use xebec_upstream::{UpstreamSettings, Upstreams};
 
 use crate::auth::guard::World;
 use crate::running::{OCI_INDEX, Running, code};
@@ -57,12 +59,13 @@ async fn ask_again(registry: &Running, request: &Value) -> Started {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_host_holds_is_left_out() {
     let registry = Running::start().await;
-    let service = Service::push(&registry, "a", "v1").await;
+    let service = Service::push_listing_both(&registry, "a", "v1").await;
     let mut request = usual("v1");
     request["held"] = service.held(0, json!([0, 1]));
     let held = ask_again(&registry, &request).await;
     assert_eq!(held.pieces(), [(9000, 100)]);
-    // The index of the second layer, which no zone has, is not sent either.
+    assert_eq!(kinds(&service, &held)[4..], ["blob index 1", "pieces"]);
+    // Of both: now the index of the second layer, which no zone has, is not sent either.
     request["held"] = service.held(0, json!([5, 1]));
     request["held"][service.layers[1].to_string()] =
         service.held(1, json!([0, 9]))[service.layers[1].to_string()].clone();
@@ -285,7 +288,19 @@ async fn a_recording_outside_of_its_manifest_counts_where_the_repository_has_it(
             .body(manifest.clone());
         assert_eq!(put.send().await.unwrap().status(), StatusCode::CREATED);
     }
-    assert!(started(&registry, "b", &usual("v1")).await.pieces().is_empty());
+    // All but the recording.
+    for blob in [&service.zone_content, &service.index] {
+        registry.push_blob("b", blob).await;
+    }
+    let without = [
+        "manifest v1",
+        "referrers",
+        "manifest recording",
+        "manifest indexes",
+        "blob index 0",
+    ];
+    let started_there = async || kinds(&service, &started(&registry, "b", &usual("v1")).await);
+    assert_eq!(started_there().await, without);
     let apart = started(&registry, "a", &usual("v1")).await;
     apart.is_as_plain_requests(&registry, "a").await;
     let expected = [
@@ -297,7 +312,8 @@ async fn a_recording_outside_of_its_manifest_counts_where_the_repository_has_it(
         "pieces",
     ];
     assert_eq!(kinds(&service, &apart), expected);
-    assert_eq!(started(&registry, "b", &usual("v1")).await.blobs(), 0);
+    // What is known of the other repository by now must not count here.
+    assert_eq!(started_there().await, without);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -403,6 +419,27 @@ async fn an_image_of_an_upstream_comes_with_a_start() {
     let away: Response = ask(&registry, "hub/app", &usual("other")).await;
     let plain = registry.get("/v2/hub/app/manifests/other").await;
     assert_eq!(away.status(), plain.status());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_that_stands_for_another_says_so_too() {
+    let world = World::new();
+    let registry = Running::with(
+        |_| {},
+        |registry| {
+            let settings = UpstreamSettings::new("hub", "registry.lan");
+            let upstreams = Upstreams::new(&[settings], &registry.store, &Arc::default(), |_| None);
+            registry.upstreams = upstreams.unwrap();
+            registry.guard = world.guard();
+        },
+    )
+    .await;
+    for path in ["/hub/v2/", "/hub/v2/app/manifests/v1"] {
+        assert_eq!(registry.get(path).await.headers()["xebec-native"], "1", "{path}");
+    }
+    // This is of the registry as a whole, and nobody needs rights for that.
+    let discovery = registry.get("/v2/_oci/ext/discover?ns=registry.lan").await;
+    assert_eq!(discovery.status(), StatusCode::OK);
 }
 
 #[tokio::test(flavor = "multi_thread")]

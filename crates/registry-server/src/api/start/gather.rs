@@ -4,10 +4,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use xebec_artifact::artifact::ARTIFACT_TYPE;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use xebec_artifact::artifact::{ARTIFACT_TYPE, BlobRef};
+use xebec_artifact::known::KnownArtifact;
 use xebec_artifact::own_table::has_table_of_contents;
 use xebec_artifact::recording::RUNTIME_IMAGE_TYPE;
 use xebec_events::EventKind;
@@ -29,7 +33,6 @@ use super::super::referrers::Index;
 use super::super::through;
 use super::contents::Contents;
 use crate::error::ApiError;
-use crate::known_artifacts::KnownArtifact;
 use crate::request::Accept;
 use crate::route::Reference;
 
@@ -40,8 +43,14 @@ const MOST_RECORDINGS: usize = 8;
 /// The manifests of all artifacts together, and the indexes that are sent as blobs, have no more bytes.
 const MOST_ARTIFACTS: u64 = 8 << 20;
 const MOST_INDEXES: u64 = 32 << 20;
+/// The recordings of a start take no more memory, in bytes.
+const MOST_DECODED: u64 = 24 << 20;
 /// A larger configuration, or recording outside of its manifest, is not read to choose pages.
 const MOST_READ: u64 = 4 << 20;
+/// What is not found in this time after the image's manifest is left out: the host asks for it meanwhile rather than later.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// An upstream has less, so that what is here can be sent without it.
+const PATIENCE_WITH_UPSTREAM: Duration = Duration::from_secs(2);
 
 /// A start that is to be answered.
 pub(super) struct Start<'a, 'c> {
@@ -59,6 +68,15 @@ struct Image {
     manifest: ImageManifest,
 }
 
+/// An artifact that the repository has.
+#[derive(Clone)]
+struct Gathered {
+    item: Referrer,
+    known: Arc<KnownArtifact>,
+    /// The repository has all of it: its recording counts.
+    is_whole: bool,
+}
+
 /// A zone that is here, and its pieces.
 type Zone = (Blob, ZonePieces);
 
@@ -68,7 +86,11 @@ impl Start<'_, '_> {
         let mut contents = Contents::default();
         let (found, warning) = self.find(&self.reference).await?;
         if let Some(image) = self.image(found, &mut contents).await {
-            self.gather_image(&image, &mut contents).await;
+            // What was found by then is sent.
+            let gathered = timeout(PATIENCE, self.gather_image(&image, &mut contents)).await;
+            if gathered.is_err() {
+                tracing::debug!("a start is answered with less, since gathering all took too long");
+            }
         }
         Ok((contents, warning))
     }
@@ -111,9 +133,11 @@ impl Start<'_, '_> {
                 None
             }
             Found::Manifest(manifest) => {
-                manifests::pulled(self.call, self.repository, reference, &manifest);
                 let parsed = Manifest::parse(&manifest.content, Some(&manifest.media_type));
-                contents.manifest(reference.to_string(), &manifest.media_type, manifest.content);
+                let content = manifest.content.clone();
+                if contents.manifest(reference.to_string(), &manifest.media_type, content) {
+                    manifests::pulled(self.call, self.repository, reference, &manifest);
+                }
                 Some((manifest.digest, parsed.ok()?))
             }
         }
@@ -122,42 +146,53 @@ impl Start<'_, '_> {
     async fn gather_image(&self, image: &Image, contents: &mut Contents) {
         let call = self.call;
         // A start that waits for an upstream takes no turn of others.
-        let refreshed = through::referrers(call, self.repository, &image.name).await;
-        let Some(_turn) = call.registry.known_artifacts.planning().await else {
+        let refreshed = through::referrers(call, self.repository, &image.name);
+        let refreshed = timeout(PATIENCE_WITH_UPSTREAM, refreshed).await;
+        let Some(turn) = call.registry.starts.planning().await.map(Arc::new) else {
             return;
         };
         let listed = match refreshed {
-            Ok(_) => self.referrers(image).await,
-            Err(_) => None,
+            Ok(Ok(_)) => self.referrers(image).await,
+            _ => None,
         };
         let (referrers, list) = listed.unwrap_or_default();
         let artifacts = self.artifacts(image, &referrers).await;
         let config = &image.manifest.config.digest;
         if artifacts
             .iter()
-            .all(|(_, artifact)| artifact.carried.embedded(config).is_none())
+            .all(|artifact| artifact.known.carried.embedded(config).is_none())
         {
-            self.take_blob(config, contents).await;
+            self.take_blob(config, MAX_WHOLE, contents).await;
         }
         if let Some(list) = list {
             contents.referrers(image.digest, list);
         }
-        for (referrer, artifact) in &artifacts {
-            self.take_artifact(referrer, artifact, contents).await;
+        for artifact in &artifacts {
+            self.take_artifact(artifact, contents).await;
         }
-        let artifacts: Vec<_> = artifacts.into_iter().map(|(_, artifact)| artifact).collect();
-        for apart in artifacts
-            .iter()
-            .filter_map(|artifact| artifact.carried.apart.as_ref())
-        {
-            self.take_blob(&apart.digest, contents).await;
+        for Gathered { known, .. } in artifacts.iter().filter(|artifact| artifact.is_whole) {
+            let most = match known.carried.recording {
+                Some(_) => MAX_WHOLE,
+                None => MOST_READ,
+            };
+            if let Some(apart) = &known.carried.apart {
+                self.take_blob(&apart.digest, most, contents).await;
+            }
         }
-        let (zones, indexed) = self.zones(image, &artifacts).await;
+        let (zones, indexed) = self.zones(image, &artifacts, turn.clone()).await;
         self.take_indexes(image, &artifacts, &indexed, contents).await;
-        for (blob, ZonePieces { zone, pieces }) in zones {
+        let store = &call.registry.store;
+        for (place, (blob, ZonePieces { zone, pieces })) in zones.into_iter().enumerate() {
             let size = pieces.iter().map(|(_, length)| *length).sum();
-            self.tell_of_blob(&blob, size);
-            contents.pieces(zone.digest, blob, pieces);
+            match contents.pieces(zone.digest, blob.clone(), pieces, store).await {
+                true => self.tell_of_blob(&blob, size),
+                // The indexes were in it.
+                false if place == 0 => {
+                    let none = BTreeSet::new();
+                    self.take_indexes(image, &artifacts, &none, contents).await;
+                }
+                false => {}
+            }
         }
     }
 
@@ -176,7 +211,7 @@ impl Start<'_, '_> {
     }
 
     /// The newest recordings and the newest list of indexes.
-    async fn artifacts(&self, image: &Image, referrers: &[Referrer]) -> Vec<(Referrer, Arc<KnownArtifact>)> {
+    async fn artifacts(&self, image: &Image, referrers: &[Referrer]) -> Vec<Gathered> {
         let newest = |artifact_type: &str, most: usize| {
             let is_of_type = |item: &&Referrer| item.artifact_type.as_deref() == Some(artifact_type);
             let mut all: Vec<&Referrer> = referrers.iter().filter(is_of_type).collect();
@@ -184,63 +219,92 @@ impl Start<'_, '_> {
             all.truncate(most);
             all
         };
-        let recordings = newest(RUNTIME_IMAGE_TYPE, MOST_RECORDINGS).into_iter();
-        let (mut artifacts, mut bytes) = (Vec::new(), 0);
-        for item in recordings.chain(newest(ARTIFACT_TYPE, 1)) {
+        let recordings = newest(RUNTIME_IMAGE_TYPE, MOST_RECORDINGS);
+        let (mut lists, mut artifacts) = (Vec::new(), Vec::new());
+        let (mut bytes, mut decoded) = (0, 0);
+        // The list first: recordings must not take its place.
+        for item in newest(ARTIFACT_TYPE, 1).into_iter().chain(recordings) {
             bytes += item.size;
             if bytes > MOST_ARTIFACTS {
                 break;
             }
-            if let Some(artifact) = self.artifact(image, item).await {
-                artifacts.push((item.clone(), artifact));
+            let Some(artifact) = self.artifact(image, item).await else {
+                continue;
+            };
+            if artifact.known.carried.recording.is_some() {
+                decoded += artifact.known.carried.memory();
+            }
+            if decoded > MOST_DECODED {
+                break;
+            }
+            match item.artifact_type.as_deref() {
+                Some(ARTIFACT_TYPE) => lists.push(artifact),
+                _ => artifacts.push(artifact),
             }
         }
+        artifacts.extend(lists);
         artifacts
     }
 
     /// An artifact that the repository was seen to have just now.
-    async fn artifact(&self, image: &Image, item: &Referrer) -> Option<Arc<KnownArtifact>> {
-        let registry = self.call.registry;
-        if let Some(known) = registry.known_artifacts.get(&item.digest) {
-            return Some(known);
+    async fn artifact(&self, image: &Image, item: &Referrer) -> Option<Gathered> {
+        let starts = &self.call.registry.starts;
+        let digest: Digest = item.digest.to_string().parse().ok()?;
+        let gathered = |known: Arc<KnownArtifact>, is_whole: bool| Gathered {
+            item: item.clone(),
+            known,
+            is_whole,
+        };
+        if let Some(known) = starts.known(&digest) {
+            // It may be another repository that has the recording.
+            let is_whole = match &known.carried.apart {
+                Some(apart) => self.blob(&apart.digest).await.is_some(),
+                None => true,
+            };
+            return Some(gathered(known, is_whole));
         }
-        let _turn = registry.known_artifacts.reading().await?;
-        let found = registry
-            .store
-            .manifest_within(self.repository, &item.digest, item.size);
+        let store = &self.call.registry.store;
+        let found = store.manifest_within(self.repository, &item.digest, item.size);
         let Ok(Some(ManifestWithin::Whole(manifest))) = found.await else {
             return None;
         };
         let subject = image.digest;
-        let read = move || KnownArtifact::read(manifest.content, manifest.media_type, subject);
-        let mut artifact = tokio::task::spawn_blocking(read).await.ok()?;
-        if let Some(apart) = artifact.carried.apart.clone() {
+        let read = move || KnownArtifact::read(manifest.content, &manifest.media_type, subject);
+        let mut artifact = starts.read(read).await?;
+        if let Some(&BlobRef { digest, .. }) = artifact.carried.apart.as_ref() {
             // Another repository may have it. So what this one lacks is not remembered.
-            let Some(bytes) = self.small_blob(&apart.digest).await else {
-                return Some(Arc::new(artifact));
+            let Some(bytes) = self.small_blob(&digest).await else {
+                let is_whole = self.blob(&digest).await.is_some();
+                return Some(gathered(Arc::new(artifact), is_whole));
             };
             let read = move || {
-                artifact.carried.take_recording(&bytes, subject);
-                artifact
+                // What is remembered counts for all repositories: a damaged blob must not be.
+                let is_intact = Digest::of(&bytes) == digest;
+                if is_intact {
+                    artifact.carried.take_recording(&bytes, subject);
+                }
+                (artifact, is_intact)
             };
-            artifact = tokio::task::spawn_blocking(read).await.ok()?;
+            let (read, is_intact) = starts.read(read).await?;
+            artifact = read;
+            if !is_intact {
+                return Some(gathered(Arc::new(artifact), false));
+            }
         }
         let artifact = Arc::new(artifact);
-        registry
-            .known_artifacts
-            .keep(item.digest.clone(), artifact.clone());
-        Some(artifact)
+        starts.keep(digest, artifact.clone());
+        Some(gathered(artifact, true))
     }
 
-    async fn take_artifact(&self, item: &Referrer, artifact: &KnownArtifact, contents: &mut Contents) {
-        let content = artifact.content.clone();
+    async fn take_artifact(&self, Gathered { item, known, .. }: &Gathered, contents: &mut Contents) {
+        let content = known.content.clone();
         let Ok(room) = self.call.room(content.len() as u64).await else {
             return;
         };
         let registry = self.call.registry;
         let manifest = xebec_store::Manifest {
             digest: item.digest.clone(),
-            media_type: artifact.media_type.clone(),
+            media_type: item.media_type.clone(),
             content: registry.memory.share(&item.digest, content, room),
             subject: item.subject.clone(),
             artifact_type: item.artifact_type.clone(),
@@ -252,11 +316,16 @@ impl Start<'_, '_> {
     }
 
     /// The pieces of zones that the host lacks of the service, and the layers whose indexes are in zones.
-    async fn zones(&self, image: &Image, artifacts: &[Arc<KnownArtifact>]) -> (Vec<Zone>, BTreeSet<Digest>) {
+    async fn zones(
+        &self,
+        image: &Image,
+        artifacts: &[Gathered],
+        turn: Arc<OwnedSemaphorePermit>,
+    ) -> (Vec<Zone>, BTreeSet<Digest>) {
         if self.request.service.is_none() {
             return (Vec::new(), carried(artifacts));
         }
-        let lacking = self.lacking(image, artifacts).await.unwrap_or_default();
+        let lacking = self.lacking(image, artifacts, turn).await.unwrap_or_default();
         let (mut zones, mut indexed) = (Vec::new(), lacking.indexed);
         for (place, pieces) in lacking.zones.into_iter().enumerate() {
             let blob = self.blob(&pieces.zone.digest).await;
@@ -270,18 +339,27 @@ impl Start<'_, '_> {
         (zones, indexed)
     }
 
-    async fn lacking(&self, image: &Image, artifacts: &[Arc<KnownArtifact>]) -> Option<Lacking> {
+    async fn lacking(
+        &self,
+        image: &Image,
+        artifacts: &[Gathered],
+        turn: Arc<OwnedSemaphorePermit>,
+    ) -> Option<Lacking> {
         recordings(artifacts).next()?;
         let digest = image.manifest.config.digest;
         let embedded = artifacts
             .iter()
-            .find_map(|artifact| artifact.carried.embedded(&digest));
+            .find_map(|artifact| artifact.known.carried.embedded(&digest));
         let config = match embedded {
             Some(config) => Bytes::copy_from_slice(config),
             None => self.small_blob(&digest).await?,
         };
         let (request, artifacts) = (self.request.clone(), artifacts.to_vec());
-        let planned = tokio::task::spawn_blocking(move || plan(&request, &config, &artifacts));
+        let planned = tokio::task::spawn_blocking(move || {
+            // This goes on after a request that is given up.
+            let _turn = turn;
+            plan(&request, &config, &artifacts)
+        });
         planned.await.ok()?
     }
 
@@ -289,7 +367,7 @@ impl Start<'_, '_> {
     async fn take_indexes(
         &self,
         image: &Image,
-        artifacts: &[Arc<KnownArtifact>],
+        artifacts: &[Gathered],
         indexed: &BTreeSet<Digest>,
         contents: &mut Contents,
     ) {
@@ -302,22 +380,33 @@ impl Start<'_, '_> {
             }
             let listed = artifacts
                 .iter()
-                .find_map(|artifact| artifact.carried.indexes.layers.get(&digest));
+                .find_map(|artifact| artifact.known.carried.indexes.layers.get(&digest));
             let Some(listed) = listed else { continue };
-            bytes += listed.index.size;
-            if bytes > MOST_INDEXES {
+            // What the manifest says of its size is not believed.
+            bytes += self
+                .take_blob(&listed.index.digest, MOST_INDEXES - bytes, contents)
+                .await;
+            if contents.parts().is_full() {
                 return;
             }
-            self.take_blob(&listed.index.digest, contents).await;
         }
     }
 
-    async fn take_blob(&self, digest: &Digest, contents: &mut Contents) {
-        let blob = self.blob(digest).await;
-        if let Some(blob) = blob.filter(|blob| blob.size <= MAX_WHOLE) {
-            self.tell_of_blob(&blob, blob.size);
-            contents.blob(*digest, blob);
+    /// Sends a blob of `most` bytes at most, and says how many it has; 0 if it is not sent, or was before.
+    async fn take_blob(&self, digest: &Digest, most: u64, contents: &mut Contents) -> u64 {
+        if contents.parts().has_blob(digest) {
+            return 0;
         }
+        let blob = self.blob(digest).await;
+        let Some(blob) = blob.filter(|blob| blob.size <= most) else {
+            return 0;
+        };
+        let store = &self.call.registry.store;
+        if !contents.blob(*digest, blob.clone(), store).await {
+            return 0;
+        }
+        self.tell_of_blob(&blob, blob.size);
+        blob.size
     }
 
     /// A blob that the repository has: artifacts may name what is elsewhere, and the caller may not read.
@@ -352,14 +441,15 @@ impl Start<'_, '_> {
     }
 }
 
-fn recordings(artifacts: &[Arc<KnownArtifact>]) -> impl Iterator<Item = &Recording> {
+fn recordings(artifacts: &[Gathered]) -> impl Iterator<Item = &Recording> {
     artifacts
         .iter()
-        .filter_map(|artifact| artifact.carried.recording.as_ref())
+        .filter(|artifact| artifact.is_whole)
+        .filter_map(|artifact| artifact.known.carried.recording.as_ref())
 }
 
 /// The layers whose indexes are in zones of recordings.
-fn carried(artifacts: &[Arc<KnownArtifact>]) -> BTreeSet<Digest> {
+fn carried(artifacts: &[Gathered]) -> BTreeSet<Digest> {
     let layers = recordings(artifacts).flat_map(|recording| {
         let indexes = recording.indexes.iter();
         indexes.filter_map(|index| recording.layers.get(usize::from(index.layer)))
@@ -368,7 +458,7 @@ fn carried(artifacts: &[Arc<KnownArtifact>]) -> BTreeSet<Digest> {
 }
 
 /// What the host lacks of the service that it most likely means.
-fn plan(request: &StartRequest, config: &[u8], artifacts: &[Arc<KnownArtifact>]) -> Option<Lacking> {
+fn plan(request: &StartRequest, config: &[u8], artifacts: &[Gathered]) -> Option<Lacking> {
     let config = ImageConfig::parse(config).ok()?.config;
     let image = OwnCommand {
         entrypoint: &config.entrypoint,

@@ -20,18 +20,40 @@ use xebec_oci::{Descriptor, ImageManifest};
 
 use crate::running::Running;
 
+/// The index of the second layer, which no zone has.
+const SECOND: &[u8] = b"the index of the second layer";
+
+/// What there is beside the image.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// The recording is in its manifest.
+    embeds: bool,
+    /// The index of the second layer is listed, and there.
+    lists_second: bool,
+    /// The bytes of the zone that the service reads of the second layer.
+    last: u64,
+}
+
+const USUAL: Shape = Shape {
+    embeds: true,
+    lists_second: false,
+    last: 100,
+};
+
 /// The hash of a word of a command line, as JSON.
 pub(super) fn hash(word: &str) -> Value {
     serde_json::to_value(WordHash::of(word)).unwrap()
 }
 
-/// An image of two layers. A zone has the index of the first, a page of it, and far behind a page of the second, which nothing has an index of.
+/// An image of two layers. A zone has the index of the first, a page of it, and far behind a page of the second.
 pub(super) struct Service {
     pub(super) image: Digest,
     pub(super) layers: [Digest; 2],
     pub(super) config: Vec<u8>,
     pub(super) index: Vec<u8>,
     pub(super) zone: Digest,
+    /// Its bytes.
+    pub(super) zone_content: Vec<u8>,
     recording: Digest,
     /// The manifests by the references under which they were pushed, those that others refer to first.
     pub(super) manifests: Vec<(String, Vec<u8>)>,
@@ -40,20 +62,35 @@ pub(super) struct Service {
 impl Service {
     /// With the recording in its manifest.
     pub(super) async fn push(registry: &Running, repository: &str, tag: &str) -> Self {
-        Self::push_with(registry, repository, tag, (true, 100)).await
+        Self::push_with(registry, repository, tag, USUAL).await
     }
 
     /// With the recording in a blob.
     pub(super) async fn push_apart(registry: &Running, repository: &str, tag: &str) -> Self {
-        Self::push_with(registry, repository, tag, (false, 100)).await
+        let shape = Shape {
+            embeds: false,
+            ..USUAL
+        };
+        Self::push_with(registry, repository, tag, shape).await
+    }
+
+    /// With a list of the indexes of both layers.
+    pub(super) async fn push_listing_both(registry: &Running, repository: &str, tag: &str) -> Self {
+        let shape = Shape {
+            lists_second: true,
+            ..USUAL
+        };
+        Self::push_with(registry, repository, tag, shape).await
     }
 
     /// With a zone of so many bytes, in pieces that the service all reads.
     pub(super) async fn push_large(registry: &Running, repository: &str, tag: &str, bytes: u64) -> Self {
-        Self::push_with(registry, repository, tag, (true, bytes)).await
+        let shape = Shape { last: bytes, ..USUAL };
+        Self::push_with(registry, repository, tag, shape).await
     }
 
-    async fn push_with(registry: &Running, repository: &str, tag: &str, (embeds, last): (bool, u64)) -> Self {
+    async fn push_with(registry: &Running, repository: &str, tag: &str, shape: Shape) -> Self {
+        let last = shape.last;
         let layers = [&b"one"[..], b"two"]
             .map(|layer| Descriptor::of("application/vnd.oci.image.layer.v1.tar", layer));
         let config = json!({"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers"},
@@ -79,22 +116,17 @@ impl Service {
         let embedded = Descriptor::embedding(OCI_CONFIG, &config);
         let mut artifact =
             recording::encode(subject.clone(), &encoded, &recorded.zones, [embedded].into_iter());
-        if !embeds {
+        if !shape.embeds {
             artifact.layers[0].data = None;
         }
         let artifact = serde_json::to_vec(&artifact).unwrap();
-        let blobs = LayerBlobs {
-            index: BlobRef {
-                digest: Digest::of(&index),
-                size: index.len() as u64,
-            },
-            windows: None,
-            frame: None,
-            contents: None,
+        let mut listed = Artifact {
+            layers: [(digests[0], listed_index(&index))].into(),
         };
-        let listed = Artifact {
-            layers: [(digests[0], blobs)].into(),
-        };
+        if shape.lists_second {
+            listed.layers.insert(digests[1], listed_index(SECOND));
+            registry.push_blob(repository, SECOND).await;
+        }
         let listed = serde_json::to_vec(&listed.encode(subject.clone(), &digests)).unwrap();
         for blob in [&b"one"[..], b"two", b"{}", &config, &index, &zone, &encoded] {
             registry.push_blob(repository, blob).await;
@@ -118,6 +150,7 @@ impl Service {
             config,
             index,
             zone: Digest::of(&zone),
+            zone_content: zone,
             recording: Digest::of(&encoded),
             manifests,
         }
@@ -130,10 +163,22 @@ impl Service {
     }
 }
 
+fn listed_index(index: &[u8]) -> LayerBlobs {
+    LayerBlobs {
+        index: BlobRef {
+            digest: Digest::of(index),
+            size: index.len() as u64,
+        },
+        windows: None,
+        frame: None,
+        contents: None,
+    }
+}
+
 fn index_of(layer: usize, first: &[u8]) -> Digest {
     match layer {
         0 => Digest::of(first),
-        _ => Digest::of(b"no index of the second"),
+        _ => Digest::of(SECOND),
     }
 }
 
@@ -324,6 +369,7 @@ pub(super) fn kinds(service: &Service, started: &Started) -> Vec<String> {
         }
         Answer::Blob { digest, .. } if *digest == service.recording => "recording".to_owned(),
         Answer::Blob { digest, .. } if *digest == Digest::of(&service.index) => "index 0".to_owned(),
+        Answer::Blob { digest, .. } if *digest == Digest::of(SECOND) => "index 1".to_owned(),
         Answer::Blob { digest, .. } if *digest == Digest::of(&service.config) => "config".to_owned(),
         Answer::Blob { digest, .. } => digest.to_string(),
         Answer::Pieces { digest, .. } => {
