@@ -87,10 +87,7 @@ impl Start<'_, '_> {
         let (found, warning) = self.find(&self.reference).await?;
         if let Some(image) = self.image(found, &mut contents).await {
             // What was found by then is sent.
-            let gathered = timeout(PATIENCE, self.gather_image(&image, &mut contents)).await;
-            if gathered.is_err() {
-                tracing::debug!("a start is answered with less, since gathering all took too long");
-            }
+            let _in_time = timeout(PATIENCE, self.gather_image(&image, &mut contents)).await;
         }
         Ok((contents, warning))
     }
@@ -171,12 +168,8 @@ impl Start<'_, '_> {
             self.take_artifact(artifact, contents).await;
         }
         for Gathered { known, .. } in artifacts.iter().filter(|artifact| artifact.is_whole) {
-            let most = match known.carried.recording {
-                Some(_) => MAX_WHOLE,
-                None => MOST_READ,
-            };
             if let Some(apart) = &known.carried.apart {
-                self.take_blob(&apart.digest, most, contents).await;
+                self.take_blob(&apart.digest, MOST_READ, contents).await;
             }
         }
         let (zones, indexed) = self.zones(image, &artifacts, turn.clone()).await;
