@@ -111,7 +111,7 @@ def ask(address, name):
     began = time.perf_counter()
     connection = http.client.HTTPConnection(address, timeout=120)
     try:
-        connection.request("POST", f"/v2/{name}/_xebec/start", json.dumps(request), headers)
+        connection.request("POST", f"/v2/{name}/_xebec/start/answer", json.dumps(request), headers)
         answer = connection.getresponse()
         size = sum(len(part) for part in iter(lambda: answer.read(1 << 20), b""))
         if answer.status != 200:

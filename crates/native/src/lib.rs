@@ -26,7 +26,7 @@ pub const VERSIONS: &str = "1";
 /// The name of the extension, as discovery has it (distribution specification, "Extensions").
 pub const EXTENSION: &str = "_xebec";
 /// The endpoint below a repository that answers a start.
-pub const START: &str = "_xebec/start";
+pub const START: &str = "_xebec/start/answer";
 
 /// Whether a registry that sends this value of [`HEADER`] gives start answers of a version that is read here.
 pub fn is_spoken(value: &str) -> bool {

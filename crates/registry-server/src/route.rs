@@ -48,7 +48,7 @@ pub enum Route {
     Upload(RepositoryName, UploadId),
     /// `/v2/NAME/referrers/DIGEST`
     Referrers(RepositoryName, Digest),
-    /// `/v2/NAME/_xebec/start`: the answers that a start needs, at once.
+    /// `/v2/NAME/_xebec/start/answer`: the answers that a start needs, at once.
     Start(RepositoryName),
     /// `/v2/_oci/ext/discover`, for all repositories or one: which endpoints there are beyond the specification.
     Discovery(Option<RepositoryName>),
@@ -125,7 +125,10 @@ impl Route {
             ("blobs", "uploads") => Ok(Self::Uploads(repository(name)?)),
             ("blobs", _) => Ok(Self::Blob(repository(name)?, digest(last)?)),
             ("referrers", _) => Ok(Self::Referrers(repository(name)?, digest(last)?)),
-            ("_xebec", "start") => Ok(Self::Start(repository(name)?)),
+            ("start", "answer") => {
+                let name = name.strip_suffix("/_xebec").ok_or(RouteError::Unknown)?;
+                Ok(Self::Start(repository(name)?))
+            }
             ("ext", "discover") => {
                 let name = name.strip_suffix("/_oci").ok_or(RouteError::Unknown)?;
                 Ok(Self::Discovery(Some(repository(name)?)))
@@ -332,8 +335,8 @@ mod tests {
             "/v2//tags/list",
             "/v2/tags/list",
             "/v2/./tags/list",
-            "/v2/_xebec/_xebec/start",
-            "/v2/a/_oci/_xebec/start",
+            "/v2/_xebec/_xebec/start/answer",
+            "/v2/a/_oci/_xebec/start/answer",
         ] {
             assert!(
                 matches!(refused(path), RouteError::Name(_)),
@@ -363,7 +366,7 @@ mod tests {
         let blob = Route::parse(&format!("/v2/a/blobs/{DIGEST}")).unwrap();
         assert!(blob.allows("GET") && blob.allows("HEAD") && blob.allows("DELETE"));
         assert!(!blob.allows("PUT") && !blob.allows("GET, HEAD") && !blob.allows(""));
-        let start = Route::parse("/v2/a/_xebec/start").unwrap();
+        let start = Route::parse("/v2/a/_xebec/start/answer").unwrap();
         assert!(start.allows("POST") && !start.allows("GET"));
     }
 

@@ -273,7 +273,7 @@ async fn without_an_answer_everything_is_asked_for_by_itself() {
         setup.registry.clear_log();
         setup
             .registry
-            .inject(When::any().path("/_xebec/start"), fault.clone());
+            .inject(When::any().path("/_xebec/start/answer"), fault.clone());
         setup.registry.hide_native(true);
         assert!(ask(&client, &setup).await.is_none(), "{fault:?}");
         let is_known = memory.seen_native(&setup.registry.host()).is_some();
@@ -295,7 +295,7 @@ async fn what_does_not_come_is_asked_for_by_itself() {
         let position = position_of_config(&client, &setup).await;
         setup
             .registry
-            .inject(When::any().path("/_xebec/start"), cut(position + 10));
+            .inject(When::any().path("/_xebec/start/answer"), cut(position + 10));
         let answered = ask(&client, &setup).await.unwrap();
         start(&answered, &setup).await;
         assert_eq!(log(&setup), ["POST _xebec", "GET blobs", "GET blobs"]);
@@ -308,7 +308,9 @@ async fn what_does_not_come_is_asked_for_by_itself() {
     let slow = Fault::Trickle {
         bytes_per_second: 3000,
     };
-    setup.registry.inject(When::any().path("/_xebec/start"), slow);
+    setup
+        .registry
+        .inject(When::any().path("/_xebec/start/answer"), slow);
     match ask(&client, &setup).await {
         Some(answered) => start(&answered, &setup).await,
         None => start(&client, &setup).await,
@@ -327,9 +329,10 @@ async fn a_body_that_stalls_is_waited_for_once() {
         client.check_login(&setup.registry.host()).await.unwrap();
         setup.registry.clear_log();
         let position = position_of_config(&client, &setup).await;
-        setup
-            .registry
-            .inject(When::any().path("/_xebec/start"), Fault::Stall(position - 10));
+        setup.registry.inject(
+            When::any().path("/_xebec/start/answer"),
+            Fault::Stall(position - 10),
+        );
         let answered = ask(&client, &setup).await.unwrap();
         // With the second window each of the four that are missing would be waited for ten seconds, one after the other.
         let calls = async {
@@ -472,7 +475,7 @@ async fn a_registry_that_was_seen_is_remembered() {
     assert!(ask(&client(), &setup).await.is_some());
     setup
         .registry
-        .inject(When::any().path("/_xebec/start"), status(404, None));
+        .inject(When::any().path("/_xebec/start/answer"), status(404, None));
     assert!(ask(&client(), &setup).await.is_none());
     assert_eq!(*memory.writes.lock(), [true, false]);
     setup.registry.clear_log();

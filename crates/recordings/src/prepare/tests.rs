@@ -452,7 +452,7 @@ async fn an_answer_that_breaks_off_among_the_pages_is_no_failure() {
     let half = recorded.zone_size / 2 + recorded.index_size;
     recorded
         .registry
-        .inject(When::any().path("/_xebec/start"), Fault::Truncate(half));
+        .inject(When::any().path("/_xebec/start/answer"), Fault::Truncate(half));
     let host = Host::acquainted(&recorded, "");
     let prepared = host.prepare(&recorded).await;
     let Some(loaded) = host.load(prepared, &recorded.contents).await else {
@@ -500,7 +500,7 @@ async fn a_refused_request_in_advance_is_sent_once() {
     };
     recorded
         .registry
-        .inject(When::any().path("/_xebec/start"), denied);
+        .inject(When::any().path("/_xebec/start/answer"), denied);
     let host = Host::acquainted(&recorded, "");
     host.prepare(&recorded).await;
     let plain = ["GET manifests", "GET referrers", "GET manifests", "GET blobs"];

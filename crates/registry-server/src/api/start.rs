@@ -1,4 +1,4 @@
-//! `/v2/NAME/_xebec/start`: what a start needs, in one answer (docs/formats/native-service.md); and `/v2/_oci/ext/discover`, which says
+//! `/v2/NAME/_xebec/start/answer`: what a start needs, in one answer (docs/formats/native-service.md); and `/v2/_oci/ext/discover`, which says
 //! that there is such an endpoint.
 //!
 //! [`gather`] finds what is sent, as if the client had asked for one content after the other; [`contents`] sends it.

@@ -164,10 +164,12 @@ async fn requests_that_are_none_are_refused() {
         ),
         (" ".repeat((1 << 20) + 1), StatusCode::PAYLOAD_TOO_LARGE),
     ] {
-        let request = registry.request(Method::POST, "/v2/a/_xebec/start").body(body);
+        let request = registry
+            .request(Method::POST, "/v2/a/_xebec/start/answer")
+            .body(body);
         assert_eq!(request.send().await.unwrap().status(), status);
     }
-    let wrong = registry.get("/v2/a/_xebec/start").await;
+    let wrong = registry.get("/v2/a/_xebec/start/answer").await;
     assert_eq!(wrong.status(), StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(wrong.headers()["allow"], "POST");
 }
@@ -181,7 +183,7 @@ async fn hosts_find_the_service_by_a_header_and_by_discovery() {
         "/v2/a/manifests/v1",
         "/v2/a/manifests/none",
         "/v2/x",
-        "/v2/a/_xebec/start",
+        "/v2/a/_xebec/start/answer",
     ] {
         assert_eq!(registry.get(path).await.headers()["xebec-native"], "1", "{path}");
     }
@@ -196,7 +198,7 @@ async fn hosts_find_the_service_by_a_header_and_by_discovery() {
         let answer: Value = serde_json::from_str(&registry.get(path).await.text().await.unwrap()).unwrap();
         let extension = &answer["extensions"][0];
         assert_eq!(extension["name"], "_xebec");
-        assert_eq!(extension["endpoints"], json!(["_xebec/start"]));
+        assert_eq!(extension["endpoints"], json!(["_xebec/start/answer"]));
         assert!(extension["url"].as_str().unwrap().starts_with("https://"));
     }
 }
@@ -218,7 +220,7 @@ async fn only_those_who_may_pull_get_an_answer() {
             .request(Method::POST, path)
             .basic_auth("anna", Some("secret"))
     };
-    let denied = as_anna("/v2/ci/app/_xebec/start")
+    let denied = as_anna("/v2/ci/app/_xebec/start/answer")
         .body(usual("v1").to_string())
         .send()
         .await
@@ -352,7 +354,7 @@ async fn a_read_only_registry_answers_starts() {
     assert_eq!(started(&registry, "a", &usual("v1")).await.parts.len(), 3);
     until(
         "maintenance",
-        "/v2/a/_xebec/start",
+        "/v2/a/_xebec/start/answer",
         StatusCode::SERVICE_UNAVAILABLE,
     )
     .await;
@@ -450,7 +452,7 @@ async fn a_host_that_goes_away_in_the_middle_leaves_nothing_behind() {
         let mut stream = TcpStream::connect(registry.address).await.unwrap();
         let body = usual("v1").to_string();
         let head = format!(
-            "POST /v2/a/_xebec/start HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /v2/a/_xebec/start/answer HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(head.as_bytes()).await.unwrap();

@@ -145,7 +145,7 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
         "/blobs/",
         "/referrers/",
         "/tags/list",
-        "/_xebec/start",
+        "/_xebec/start/answer",
     ];
     let split = kinds.iter().find_map(|kind| {
         let at = path.find(kind)?;
@@ -153,7 +153,7 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
     });
     let reads = matches!(head.method.as_str(), "GET" | "HEAD");
     let repository = split.map_or("", |(repository, _, _)| repository);
-    let is_start = split.is_some_and(|(_, kind, _)| kind == "/_xebec/start");
+    let is_start = split.is_some_and(|(_, kind, _)| kind == "/_xebec/start/answer");
     let action = if reads || is_start { "pull" } else { "push" };
     let access = &state.options.access;
     let base = state.base(Place::Registry);
@@ -168,11 +168,11 @@ fn route(state: &State, inner: &mut Inner, head: &RequestHead, body: &Bytes, ign
         Some((name, "/manifests/", reference)) => put_manifest(state, inner, head, name, reference, body),
         Some((name, "/blobs/uploads/", session)) => upload(state, inner, head, name, session, body),
         Some((name, "/blobs/", digest)) => get_blob(state, inner, head, name, digest, ignore_range),
-        Some((_, "/_xebec/start", _)) if !state.options.native => Reply::error(404, "NOT_FOUND"),
-        Some((name, "/_xebec/start", "")) if head.method == "POST" => {
+        Some((_, "/_xebec/start/answer", _)) if !state.options.native => Reply::error(404, "NOT_FOUND"),
+        Some((name, "/_xebec/start/answer", "")) if head.method == "POST" => {
             start::answer(&inner.start, &mut inner.store, name, body)
         }
-        Some((_, "/_xebec/start", _)) => Reply::error(405, "UNSUPPORTED"),
+        Some((_, "/_xebec/start/answer", _)) => Reply::error(405, "UNSUPPORTED"),
         Some((name, "/tags/list", "")) => tags(inner, head, name),
         Some((name, _, subject)) => referrers(state, inner, head, name, subject),
     }

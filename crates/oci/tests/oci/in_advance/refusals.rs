@@ -8,7 +8,7 @@ async fn a_registry_that_refuses_what_is_there_rests() {
     let client = acquainted(&setup).await;
     setup
         .registry
-        .inject(When::any().path("/_xebec/start"), status(403, None));
+        .inject(When::any().path("/_xebec/start/answer"), status(403, None));
     let service = client.native_service(&repository(&setup.registry)).unwrap();
     let refused = service.ask(request("v1"), None).await;
     assert_eq!(refused.unwrap_err(), NoAnswers::Refused);

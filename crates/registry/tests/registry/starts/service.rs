@@ -255,7 +255,7 @@ fn recorded(subject: &Descriptor, layers: [Digest; 2], index: &[u8], zone: &[u8]
 /// Asks for a start.
 pub(super) async fn ask(registry: &Running, repository: &str, request: &Value) -> Response {
     registry
-        .request(Method::POST, &format!("/v2/{repository}/_xebec/start"))
+        .request(Method::POST, &format!("/v2/{repository}/_xebec/start/answer"))
         .header("content-type", xebec_native::start_request::TYPE)
         .body(request.to_string())
         .send()
