@@ -389,7 +389,14 @@ impl<'a> Copier<'a> {
         }
         let is_right = tried.is_none() && hasher.finish() == object.digest;
         if is_right {
+            // A write comes back once its bytes are taken in, and syncing does not tell how the last one ended.
+            file.flush().await.map_err(failed("back up", to))?;
             file.sync_all().await.map_err(failed("sync", to))?;
+            let written = file.metadata().await.map_err(failed("look at", to))?.len();
+            if written != object.size {
+                let error = format!("it has {written} bytes, and should have {}", object.size);
+                return Err(failed("back up", to)(io::Error::other(error)));
+            }
             let path = to.to_owned();
             blocking(move || {
                 path.parent()
