@@ -30,6 +30,9 @@ pub(super) const UNFINISHED: &str = ".records.db.new";
 pub(super) const INCOMPLETE: &str = "incomplete";
 const LIST: &str = ".incomplete.new";
 
+/// The copy of an object that is being made, beside all objects. No key of one is like it.
+const COPY: &str = ".backup.new";
+
 /// The file that tells a backup from the root directory of a store that nobody has open.
 const MARK: &str = "backup";
 
@@ -98,8 +101,12 @@ impl Store {
             replicas::forget_all(tx)
         };
         records.write(forget).await.map_err(of_records)?;
-        let to = Directory::open(&directory.join(OBJECTS)).map_err(failed("make", directory))?;
-        let mut copier = Copier::new(self, records, (from, to), directory.join(LIST));
+        let to = directory.join(OBJECTS);
+        let copy = to.join(COPY);
+        let to = Directory::open(&to).map_err(failed("make", directory))?;
+        // What a backup has left here that was killed.
+        remove(&copy).map_err(failed("remove", &copy))?;
+        let mut copier = Copier::new(self, records, (from, to), [copy, directory.join(LIST)]);
         for kind in [Kind::Pack, Kind::Recipe, Kind::Blob] {
             let mut after = None;
             loop {

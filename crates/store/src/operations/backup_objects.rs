@@ -93,8 +93,8 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether it was copied.
-pub(super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<bool> {
+/// Links a file to `to`, or copies it to `copy` where that cannot be; whether it was copied. A link is whole at once, and a copy is not.
+pub(super) fn link_or_copy(from: &Path, to: &Path, copy: &Path) -> io::Result<bool> {
     to.parent().map_or(Ok(()), make_directory)?;
     remove(to)?;
     let is_copied = match fs::hard_link(from, to) {
@@ -102,13 +102,21 @@ pub(super) fn link_or_copy(from: &Path, to: &Path) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
         // On another file system, or one without links.
         Err(_) => {
-            fs::copy(from, to)?;
-            fs::File::open(to)?.sync_all()?;
+            remove(copy)?;
+            fs::copy(from, copy)?;
+            fs::File::open(copy)?.sync_all()?;
             true
         }
     };
     to.parent().map_or(Ok(()), sync_directory)?;
     Ok(is_copied)
+}
+
+/// Gives a copy the name of its object, now that its bytes are right and durable.
+fn give_name(copy: &Path, to: &Path) -> io::Result<()> {
+    to.parent().map_or(Ok(()), make_directory)?;
+    fs::rename(copy, to)?;
+    to.parent().map_or(Ok(()), sync_directory)
 }
 
 /// The digest of a file, by the algorithm of the one that it should have.
@@ -144,6 +152,8 @@ pub(super) struct Copier<'a> {
     records: &'a Database,
     from: Directory,
     to: Directory,
+    /// The copy that is being made. Under the name of an object, half of it would count as kept by the next backup if this one is killed.
+    copy: PathBuf,
     /// The file for what is lacking, and its writer once there is something.
     list: PathBuf,
     listed: Option<BufWriter<fs::File>>,
@@ -153,18 +163,19 @@ pub(super) struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    /// From `from`, the main place, and all others to `to`. What is lacking is written to `list`.
+    /// From `from`, the main place, and all others to `to`, where each copy is made as `copy`. What is lacking is written to `list`.
     pub(super) fn new(
         store: &'a Store,
         records: &'a Database,
         (from, to): (Directory, Directory),
-        list: PathBuf,
+        [copy, list]: [PathBuf; 2],
     ) -> Self {
         Self {
             store,
             records,
             from,
             to,
+            copy,
             list,
             listed: None,
             silent: BTreeMap::new(),
@@ -331,11 +342,14 @@ impl<'a> Copier<'a> {
             Ok(_) => return Ok(Tried::Damaged),
             Err(error) => return Ok(Tried::Unread(error.to_string())),
         }
-        let (wanted, to) = (object.digest.clone(), to.to_owned());
+        let (wanted, to, copy) = (object.digest.clone(), to.to_owned(), self.copy.clone());
         blocking(move || {
-            let taken = link_or_copy(&from, &to).and_then(|is_copied| match is_copied {
-                true => Ok((true, hash(&to, &wanted)? == wanted)),
-                false => Ok((false, true)),
+            let taken = link_or_copy(&from, &to, &copy).and_then(|is_copied| {
+                let is_right = !is_copied || hash(&copy, &wanted)? == wanted;
+                if is_copied && is_right {
+                    give_name(&copy, &to)?;
+                }
+                Ok((is_copied, is_right))
             });
             let tried = match taken {
                 Ok((is_copied, true)) => return Ok(Tried::Taken(is_copied)),
@@ -347,7 +361,7 @@ impl<'a> Copier<'a> {
                     Ok(_) => return Err(failed("back up", &from)(error)),
                 },
             };
-            remove(&to).map_err(failed("remove", &to))?;
+            remove(&copy).map_err(failed("remove", &copy))?;
             Ok(tried)
         })
         .await
@@ -363,10 +377,9 @@ impl<'a> Copier<'a> {
             Ok(pieces) => pieces,
             Err(error) => return Ok(unread(error)),
         };
-        let path = to.to_owned();
+        let path = self.copy.clone();
         let made = blocking(move || {
             let make = || {
-                path.parent().map_or(Ok(()), make_directory)?;
                 remove(&path)?;
                 fs::File::create_new(&path)
             };
@@ -397,17 +410,12 @@ impl<'a> Copier<'a> {
                 let error = format!("it has {written} bytes, and should have {}", object.size);
                 return Err(failed("back up", to)(io::Error::other(error)));
             }
-            let path = to.to_owned();
-            blocking(move || {
-                path.parent()
-                    .map_or(Ok(()), sync_directory)
-                    .map_err(failed("sync", &path))
-            })
-            .await?;
+            let (copy, to) = (self.copy.clone(), to.to_owned());
+            blocking(move || give_name(&copy, &to).map_err(failed("back up", &to))).await?;
             return Ok(Tried::Taken(true));
         }
         drop(file);
-        remove(to).map_err(failed("remove", to))?;
+        remove(&self.copy).map_err(failed("remove", &self.copy))?;
         Ok(tried.unwrap_or(Tried::Damaged))
     }
 

@@ -369,7 +369,7 @@ async fn restore_object(places: &Places, key: &str, wanted: &Digest) -> Result<O
     blocking(move || {
         let place = |directory: &Directory| directory.path(&key).map_err(failed("find", Path::new(&key)));
         let (source, target) = (place(&places.from)?, place(&places.to)?);
-        let found = link_or_copy(&source, &target).and_then(|_| hash(&target, &wanted));
+        let found = link_or_copy(&source, &target, &target).and_then(|_| hash(&target, &wanted));
         let damage = match found {
             Ok(digest) if digest == wanted => return Ok(None),
             Ok(_) => Damage::WrongBytes,
