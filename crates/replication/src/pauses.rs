@@ -80,10 +80,11 @@ impl Pauses {
         known.places.len() < before
     }
 
-    /// All places are asked again at once.
+    /// All places are asked again at once, and begin with the shortest pause.
     pub(crate) fn end(&self) {
         let mut known = self.0.lock();
-        known.places.values_mut().for_each(|pause| pause.until = 0);
+        let places = known.places.values_mut();
+        places.for_each(|pause| *pause = Pause { tries: 0, until: 0 });
         known.tries.clear();
     }
 }
@@ -155,6 +156,12 @@ mod tests {
         assert_eq!(pauses.places(begin).len(), 1);
         pauses.end();
         assert_eq!(pauses.places(begin).len(), 0);
+        let later = begin + 60 * MINUTE;
+        (0..4).for_each(|number| {
+            pauses.after("1", &away("two"), later + number * 300 * MINUTE);
+        });
+        pauses.end();
+        assert!(pauses.after("1", &away("two"), later) <= later + 8 * MINUTE);
     }
 
     #[test]

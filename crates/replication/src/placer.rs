@@ -77,6 +77,8 @@ impl Placer {
     /// If the database fails.
     pub async fn begin(&self) -> Result<bool, StoreError> {
         self.pauses.end();
+        // What waits says in the database until when, also to a process that starts.
+        self.hasten_from(now());
         self.store.place_by(&self.rules.get().fingerprint()).await
     }
 
@@ -169,13 +171,17 @@ impl Placer {
         worked.placed += placed;
         if placed.made > 0 && self.pauses.written(wanted) {
             // Other nodes have some of it just now: that costs work that is done twice, and nothing else.
-            let from = now();
-            *self.hastening.lock() = Some(Hastening {
-                blobs: Some(from),
-                packs: Some(from),
-            });
+            self.hasten_from(now());
         }
         Ok(())
+    }
+
+    /// Has what waits until after this time taken, in steps.
+    fn hasten_from(&self, from: u64) {
+        *self.hastening.lock() = Some(Hastening {
+            blobs: Some(from),
+            packs: Some(from),
+        });
     }
 
     async fn look_at(&self, digest: &Digest, worked: &mut Worked) -> Result<(), StoreError> {

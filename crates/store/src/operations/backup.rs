@@ -105,8 +105,11 @@ impl Store {
         let copy = to.join(COPY);
         let to = Directory::open(&to).map_err(failed("make", directory))?;
         // What a backup has left here that was killed.
-        remove(&copy).map_err(failed("remove", &copy))?;
-        let mut copier = Copier::new(self, records, (from, to), [copy, directory.join(LIST)]);
+        let list = directory.join(LIST);
+        for left in [&copy, &list] {
+            remove(left).map_err(failed("remove", left))?;
+        }
+        let mut copier = Copier::new(self, records, (from, to), [copy, list]);
         for kind in [Kind::Pack, Kind::Recipe, Kind::Blob] {
             let mut after = None;
             loop {

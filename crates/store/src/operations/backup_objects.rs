@@ -64,7 +64,11 @@ impl fmt::Display for Lacking {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, digest, away } = self;
         match away {
-            Some(why) => write!(formatter, "{what} {digest} cannot be read now: {why}"),
+            Some(why) => {
+                // Each has one line, whatever a place has answered.
+                let why = why.replace(char::is_control, " ");
+                write!(formatter, "{what} {digest} cannot be read now: {why}")
+            }
             None => write!(formatter, "{what} {digest} has no copy with right bytes"),
         }
     }

@@ -154,7 +154,7 @@ async fn a_backup_that_is_broken_off_leaves_no_object_with_wrong_bytes() {
         let (store, bytes) = (&test.store, some_bytes(70_000));
         let digest = placed(store, &bytes, &["one"]).await;
         let backup = test.directory.path().join("backup");
-        let left = [backup.join("objects/.backup.new")];
+        let left = [backup.join("objects/.backup.new"), backup.join(".incomplete.new")];
         std::fs::create_dir_all(backup.join("objects")).unwrap();
         left.iter()
             .for_each(|file| std::fs::write(file, b"half of it").unwrap());
