@@ -365,7 +365,7 @@ mod tests {
         let blob = Route::parse(&format!("/v2/a/blobs/{DIGEST}")).unwrap();
         assert!(blob.allows("GET") && blob.allows("HEAD") && blob.allows("DELETE"));
         assert!(!blob.allows("PUT") && !blob.allows("GET, HEAD") && !blob.allows(""));
-        let start = parsed("/v2/a/_xebec/start/answer");
+        let start = Route::parse("/v2/a/_xebec/start/answer").unwrap();
         assert!(start.allows("POST") && !start.allows("GET"));
     }
 
