@@ -34,6 +34,8 @@ use crate::zone::{ZoneSource, ZoneStream};
 const REQUESTS: usize = 4;
 /// How long the pages may take to come. Later pages are better fetched as they are read.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long those may take that come in an answer in advance.
+const IN_ADVANCE: Duration = Duration::from_secs(20);
 
 /// A layer of the image that is started.
 #[derive(Clone)]
@@ -328,8 +330,7 @@ impl Loader {
             let mut brought = self.bring_own(loaded, open, &others).await;
             if is_in_advance {
                 // What broke off or was wrong is still missing, and is asked for by itself.
-                let again = self.bring_own(loaded, None, &others).await;
-                brought = brought.and(again);
+                brought = self.bring_own(loaded, None, &others).await;
             }
             brought?;
             let Some(more) = self.subscribe().filter(|_| !others.is_empty()) else {
@@ -432,8 +433,16 @@ impl Loader {
             ..Brought::default()
         };
         let mut decoding = JoinSet::new();
+        // Later, ranges bring the rest faster than a slow answer in advance does.
+        let patience = match open.is_in_advance() {
+            true => IN_ADVANCE,
+            false => PATIENCE,
+        };
+        let deadline = tokio::time::Instant::now() + patience;
         for segment in segments {
-            let stored = match open.piece(segment.zone, &(segment.offset..segment.end())).await {
+            let place = segment.offset..segment.end();
+            let piece = tokio::time::timeout_at(deadline, open.piece(segment.zone, &place)).await;
+            let stored = match piece.unwrap_or_else(|_| Err("it comes too slowly".to_owned())) {
                 Ok(Some(stored)) => stored,
                 Ok(None) => break,
                 Err(problem) => {

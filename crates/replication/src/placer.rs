@@ -147,10 +147,16 @@ impl Placer {
         let Some(Hastening { blobs, packs }) = self.hastening.lock().take() else {
             return Ok(false);
         };
-        let next = Hastening {
-            blobs: self.store.hasten_blobs(HASTENED, blobs).await?,
-            packs: self.store.hasten_packs(HASTENED, packs).await?,
+        let next = async {
+            Ok(Hastening {
+                blobs: self.store.hasten_blobs(HASTENED, blobs).await?,
+                packs: self.store.hasten_packs(HASTENED, packs).await?,
+            })
         };
+        let next = next.await.inspect_err(|_: &StoreError| {
+            // The next look goes on from here.
+            self.hastening.lock().get_or_insert(Hastening { blobs, packs });
+        })?;
         let is_over = next.blobs.is_none() && next.packs.is_none();
         if !is_over {
             // Unless a place has come back meanwhile: then it begins anew.

@@ -358,7 +358,8 @@ impl<'a> Copier<'a> {
             let tried = match taken {
                 Ok((is_copied, true)) => return Ok(Tried::Taken(is_copied)),
                 Ok((_, false)) => Tried::Damaged,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Tried::Damaged,
+                // It is gone here, and not the directory of the backup.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => Tried::Damaged,
                 // Either it cannot be read here, or it cannot be written there.
                 Err(error) => match hash(&from, &wanted) {
                     Err(why) => Tried::Unread(why.to_string()),

@@ -155,7 +155,13 @@ impl NativeService {
         let time = time.map_or(HEAD_TIME, |time| time.min(HEAD_TIME));
         let asked = Box::pin(self.ask_once(request));
         let asked = tokio::time::timeout(time, asked).await;
-        match asked.unwrap_or(Err(Vain::Fault(Fault::Timeout("start answer", time)))) {
+        let Ok(asked) = asked else {
+            // It may have waited for a place of this host: that says nothing of the server.
+            debug!(registry = server.authority, ?time, "no answer in advance in time");
+            server.rest_starts(REST_AFTER_FAULT);
+            return Err(NoAnswers::Other);
+        };
+        match asked {
             Ok(answers) => Ok(Client {
                 answers: Some(Arc::new(answers)),
                 ..self.client.clone()
