@@ -143,7 +143,7 @@ async fn one_request_answers_all_of_a_start() {
     let answered = ask(&figures, &setup).await.unwrap();
     start(&answered, &setup).await;
     assert_eq!(pieces(&answered, &setup).await.unwrap(), pieces_of(&setup.layer));
-    assert_eq!(log(&setup), ["POST _xebec"]);
+    assert_eq!(log(&setup), ["POST start"]);
     let (stats, sent) = (figures.stats(), setup.registry.log()[0].bytes_sent);
     assert_eq!((stats.requests, stats.bytes_received), (1, sent));
     assert_eq!(client.stats().requests, stats.requests + 1);
@@ -155,7 +155,7 @@ async fn pieces_first_and_the_rest_is_kept() {
     let answered = ask(&acquainted(&setup).await, &setup).await.unwrap();
     assert_eq!(pieces(&answered, &setup).await.unwrap(), pieces_of(&setup.layer));
     start(&answered, &setup).await;
-    assert_eq!(log(&setup), ["POST _xebec"]);
+    assert_eq!(log(&setup), ["POST start"]);
 }
 
 #[tokio::test]
@@ -171,12 +171,12 @@ async fn each_answer_is_taken_once() {
         "GET manifests",
         "GET blobs",
     ];
-    assert_eq!(log(&setup), [&["POST _xebec"], &plain[..]].concat());
+    assert_eq!(log(&setup), [&["POST start"], &plain[..]].concat());
     // A clone has the same answers, and one without them asks by itself.
     let answered = ask(&acquainted(&setup).await, &setup).await.unwrap();
     start(&answered.without_answers(), &setup).await;
     start(&answered.hasty(Duration::from_secs(20)), &setup).await;
-    assert_eq!(log(&setup), [&["POST _xebec"], &plain[..]].concat());
+    assert_eq!(log(&setup), [&["POST start"], &plain[..]].concat());
 }
 
 #[tokio::test]
@@ -230,7 +230,7 @@ async fn an_image_index_leads_to_the_platform_s_manifest() {
         .await
         .unwrap();
     assert_eq!(resolved.manifest_digest, entries[1].digest);
-    assert_eq!(log(&setup), ["POST _xebec"]);
+    assert_eq!(log(&setup), ["POST start"]);
 }
 
 /// What a start asks for by itself when it has no answers.
@@ -279,7 +279,7 @@ async fn without_an_answer_everything_is_asked_for_by_itself() {
         let is_known = memory.seen_native(&setup.registry.host()).is_some();
         assert_eq!(is_known, !forgets, "{fault:?}");
         start(&client, &setup).await;
-        assert_eq!(log(&setup), [&["POST _xebec"], &PLAIN[..]].concat(), "{fault:?}");
+        assert_eq!(log(&setup), [&["POST start"], &PLAIN[..]].concat(), "{fault:?}");
         assert!(ask(&client, &setup).await.is_none());
         let asked = log(&setup).len() - 1 - PLAIN.len();
         assert_eq!(asked, usize::from(asks_again), "{fault:?}");
@@ -298,7 +298,7 @@ async fn what_does_not_come_is_asked_for_by_itself() {
             .inject(When::any().path("/_xebec/start/answer"), cut(position + 10));
         let answered = ask(&client, &setup).await.unwrap();
         start(&answered, &setup).await;
-        assert_eq!(log(&setup), ["POST _xebec", "GET blobs", "GET blobs"]);
+        assert_eq!(log(&setup), ["POST start", "GET blobs", "GET blobs"]);
         let broken = pieces(&answered, &setup).await.unwrap_err();
         assert!(broken.contains("broke off"), "{broken}");
     }
@@ -342,7 +342,7 @@ async fn a_body_that_stalls_is_waited_for_once() {
         tokio::time::timeout(Duration::from_secs(29), calls)
             .await
             .unwrap();
-        let asked = ["POST _xebec", "GET blobs", "GET manifests", "GET blobs"];
+        let asked = ["POST start", "GET blobs", "GET manifests", "GET blobs"];
         assert_eq!(log(&setup), asked);
     }
 }
@@ -385,7 +385,7 @@ async fn what_is_wrong_is_asked_for_by_itself() {
         answered.manifest(&repository, &name, ACCEPT_IMAGE).await.unwrap();
         let blob = answered.blob(&repository, &setup.blob, 1 << 20).await.unwrap();
         assert_eq!(blob, noise(5000));
-        assert_eq!(log(&setup), [vec!["POST _xebec"], asked].concat(), "{kind}");
+        assert_eq!(log(&setup), [vec!["POST start"], asked].concat(), "{kind}");
     }
 }
 
@@ -397,7 +397,7 @@ async fn what_is_left_out_is_asked_for_at_once() {
     setup.registry.leave_out_in_advance("pieces");
     let answered = ask(&client, &setup).await.unwrap();
     start(&answered, &setup).await;
-    assert_eq!(log(&setup), ["POST _xebec", "GET referrers"]);
+    assert_eq!(log(&setup), ["POST start", "GET referrers"]);
     let layer = Digest::of(&setup.layer);
     assert!(
         answered
