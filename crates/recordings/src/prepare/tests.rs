@@ -296,7 +296,7 @@ async fn a_first_start_asks_once() {
     recorded.send_zone();
     let host = Host::acquainted(&recorded, "");
     let prepared = host.prepare(&recorded).await;
-    assert_eq!(recorded.log(), ["POST start"]);
+    assert_eq!(recorded.log(), ["POST _xebec"]);
     let Some(loaded) = host.load(prepared, &recorded.contents).await else {
         return;
     };
@@ -305,7 +305,7 @@ async fn a_first_start_asks_once() {
         (PAGES, PAGES, 0)
     );
     assert_eq!(loaded.problem, None);
-    assert_eq!(recorded.log(), ["POST start"]);
+    assert_eq!(recorded.log(), ["POST _xebec"]);
     let sent = recorded.registry.log()[0].bytes_sent;
     assert_eq!((host.stats().requests, host.stats().bytes_received), (1, sent));
     let request = recorded.request();
@@ -328,7 +328,7 @@ async fn a_registry_that_was_not_seen_yet_says_it_with_its_first_answer() {
     recorded.send_zone();
     let host = Host::new("");
     let prepared = host.prepare(&recorded).await;
-    assert_eq!(recorded.log(), ["GET manifests", "POST start"]);
+    assert_eq!(recorded.log(), ["GET manifests", "POST _xebec"]);
     host.load(prepared, &recorded.contents).await;
     assert_eq!(recorded.log().len(), 2);
     // Another host of the same installation need not ask for the tag.
@@ -374,7 +374,7 @@ async fn a_tag_that_has_moved_brings_all_of_the_new_image_but_what_is_here() {
         recorded.push();
         recorded.registry.clear_log();
         let prepared = host.prepare(&recorded).await;
-        assert_eq!(recorded.log(), ["GET manifests", "POST start"]);
+        assert_eq!(recorded.log(), ["GET manifests", "POST _xebec"]);
         let begun = prepared.recording.as_ref().unwrap().as_ref().unwrap();
         assert_eq!(
             begun.open.is_some(),
@@ -402,7 +402,7 @@ async fn a_lie_in_advance_costs_a_request_and_nothing_else() {
         recorded.registry.lie_in_advance(kind);
         let host = Host::acquainted(&recorded, "");
         let prepared = host.prepare(&recorded).await;
-        assert_eq!(recorded.log(), [vec!["POST start"], wanted].concat(), "{kind}");
+        assert_eq!(recorded.log(), [vec!["POST _xebec"], wanted].concat(), "{kind}");
         let Some(loaded) = host.load(prepared, &recorded.contents).await else {
             return;
         };
@@ -441,7 +441,7 @@ async fn a_configuration_that_is_wrong_is_asked_for_by_itself() {
     let prepared = host.recordings.prepare(&request, false, Some(service), &report);
     assert!(prepared.await.unwrap().recording.is_none());
     let log = recorded.log();
-    assert_eq!(log[..3], ["POST start", "GET referrers", "GET blobs"]);
+    assert_eq!(log[..3], ["POST _xebec", "GET referrers", "GET blobs"]);
 }
 
 /// Segments that came before the answer broke off are used, and the others are asked for by ranges.
@@ -462,7 +462,7 @@ async fn an_answer_that_breaks_off_among_the_pages_is_no_failure() {
         (loaded.injected, loaded.requests, loaded.problem),
         (PAGES, 1, None)
     );
-    assert_eq!(recorded.log(), ["POST start", "GET blobs range"]);
+    assert_eq!(recorded.log(), ["POST _xebec", "GET blobs range"]);
     let range = recorded.registry.log()[1].bytes_sent;
     assert!(
         range < recorded.zone_size - 100_000,
@@ -485,7 +485,7 @@ async fn pieces_that_are_not_sent_are_asked_for() {
     };
     assert_eq!((loaded.injected, loaded.problem), (PAGES, None));
     let mut log = recorded.log();
-    assert_eq!(log.remove(0), "POST start");
+    assert_eq!(log.remove(0), "POST _xebec");
     assert!(log.iter().all(|line| line == "GET blobs range"), "{log:?}");
 }
 
@@ -504,9 +504,9 @@ async fn a_refused_request_in_advance_is_sent_once() {
     let host = Host::acquainted(&recorded, "");
     host.prepare(&recorded).await;
     let plain = ["GET manifests", "GET referrers", "GET manifests", "GET blobs"];
-    assert_eq!(recorded.log(), [&["POST start"], &plain[..]].concat());
+    assert_eq!(recorded.log(), [&["POST _xebec"], &plain[..]].concat());
     recorded.push();
     recorded.registry.clear_log();
     host.prepare(&recorded).await;
-    assert!(!recorded.log().contains(&"POST start".to_owned()));
+    assert!(!recorded.log().contains(&"POST _xebec".to_owned()));
 }
