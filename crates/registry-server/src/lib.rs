@@ -5,7 +5,6 @@
 //! * [`state`]: what all requests share; [`config`]: what an operator may set; [`metrics`]: figures.
 //! * [`mode_file`]: whether anything may be written now; `origin`: whether a browser asks for another site.
 //! * [`upkeep`]: what the rules let go is deleted, before each collection.
-//! * [`indexing`]: each layer's index, made when the layer has come.
 //! * [`copies`]: copies of blobs are where the rules of the configuration want them.
 //! * [`deduplication`]: each file is kept once: blobs are taken apart in the background, and restored when they are asked for.
 //! * `starts`: what starts share: recordings and lists of indexes that were read, and turns.
@@ -13,14 +12,13 @@
 //!
 //! `xebec-access` decides which caller asks and what they may do; `xebec-policy` decides what stays, what goes and how much there may be.
 //! Images of other registries come through `xebec-upstream`, or by `xebec-transfer` for good. `xebec-store` keeps everything; `xebec-dedup`
-//! has it keep each file once.
+//! has it keep each file once. `xebec-indexing` makes each layer's index.
 //! `xebec-events` tells the audit log and webhooks what happened.
 //!
 //! Promises: rights are checked before anything is looked up; a push is answered after its bytes and its record are on the disk; no
 //! request waits for indexing, for a collection or for a listener.
 //!
-//! May use: the crates above, and `format`, `index`, `artifact`, `native`, `oci`, `trust`, `settings`, `placement`, `kernel`. No crate of a
-//! host.
+//! May use: the crates above, and `format`, `artifact`, `native`, `oci`, `trust`, `settings`, `placement`, `kernel`. No crate of a host.
 
 pub mod api;
 pub mod body;
@@ -29,7 +27,6 @@ pub mod copies;
 pub mod deduplication;
 pub mod error;
 mod figures;
-pub mod indexing;
 pub mod memory;
 pub mod metrics;
 pub mod mode_file;

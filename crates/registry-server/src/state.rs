@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use xebec_access::Guard;
 use xebec_dedup::Restorer;
+use xebec_indexing::Surroundings;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::quota::Quotas;
 use xebec_store::{RepositoryName, Store, StoreError};
@@ -111,6 +112,14 @@ impl Registry {
         }
     }
 
+    /// What an indexer of this registry asks of it.
+    pub fn surroundings(&self) -> Arc<dyn Surroundings> {
+        Arc::new(OfIndexer {
+            mode: self.mode.clone(),
+            metrics: self.metrics.clone(),
+        })
+    }
+
     /// Tells all listeners.
     pub fn tell(&self, event: &Event) {
         for listener in &self.listeners {
@@ -142,6 +151,21 @@ impl Registry {
     /// Whether the server is about to end.
     pub fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed)
+    }
+}
+
+struct OfIndexer {
+    mode: ModeFile,
+    metrics: Metrics,
+}
+
+impl Surroundings for OfIndexer {
+    fn may_write(&self) -> bool {
+        self.mode.is_normal()
+    }
+
+    fn indexed(&self, outcome: &'static str) {
+        self.metrics.indexed(outcome);
     }
 }
 

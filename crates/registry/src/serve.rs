@@ -11,12 +11,12 @@ use xebec_access::Guard;
 use xebec_events::Gone;
 use xebec_events::audit::Audit;
 use xebec_events::webhooks::Webhooks;
+use xebec_indexing::Indexer;
 use xebec_kernel::clock::milliseconds_since_1970;
 use xebec_policy::quota::Quotas;
 use xebec_registry_server::config::Config;
 use xebec_registry_server::copies::{Copies, Heard};
 use xebec_registry_server::deduplication;
-use xebec_registry_server::indexing::Indexer;
 use xebec_registry_server::mode_file::ModeFile;
 use xebec_registry_server::server::{Server, TlsSettings};
 use xebec_registry_server::state::Registry;
@@ -122,7 +122,7 @@ fn look_elsewhere(registry: &mut Registry, config: &Config, arrived: &Arc<Notify
     if config.indexing.enabled {
         let (store, upstreams) = (registry.store.clone(), registry.upstreams.clone());
         let indexer = Indexer::new(&config.indexing, store, upstreams, arrived.clone())?;
-        let indexer = Arc::new(indexer.within(registry));
+        let indexer = Arc::new(indexer.within(registry.surroundings()));
         registry.listeners.push(indexer.clone());
         tokio::spawn(indexer.run());
     }

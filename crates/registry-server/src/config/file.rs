@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 use xebec_access::settings::AuthSettings;
+use xebec_indexing::IndexingSettings;
 use xebec_placement::PlaceName;
 use xebec_policy::copies::CopyRule;
 use xebec_policy::immutability::ImmutableRule;
@@ -18,7 +19,6 @@ use xebec_transfer::MirrorSettings;
 use xebec_upstream::UpstreamSettings;
 
 use crate::deduplication::DeduplicationSettings;
-use crate::indexing::IndexingSettings;
 use crate::server::Network;
 use xebec_events::audit::AuditSettings;
 use xebec_events::webhooks::WebhookSettings;

@@ -17,7 +17,6 @@ use xebec_store::StoreConfig;
 pub use file::LogFormat;
 
 use crate::deduplication::DeduplicationSettings;
-use crate::indexing::IndexingSettings;
 use crate::server::{Limits, ServerSettings, TlsSettings};
 use crate::state::ApiSettings;
 use file::File;
@@ -25,6 +24,7 @@ use problem::{Environment, Problem};
 use xebec_access::settings::AuthSettings;
 use xebec_events::audit::AuditSettings;
 use xebec_events::webhooks::WebhookSettings;
+use xebec_indexing::IndexingSettings;
 use xebec_policy::copies::CopyRules;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::mode::Mode;

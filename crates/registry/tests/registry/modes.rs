@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
 use tokio::sync::Notify;
+use xebec_indexing::{Indexer, IndexingSettings};
 use xebec_policy::mode::Mode;
-use xebec_registry_server::indexing::{Indexer, IndexingSettings};
 use xebec_registry_server::mode_file::ModeFile;
 use xebec_registry_server::state::Registry;
 use xebec_testkit::registry::FaultyRegistry;
@@ -98,7 +98,7 @@ async fn nothing_is_indexed_while_nothing_may_be_written() {
         Upstreams::default(),
         arrived,
     );
-    let running = tokio::spawn(Arc::new(indexer.unwrap().within(&other)).run());
+    let running = tokio::spawn(Arc::new(indexer.unwrap().within(other.surroundings())).run());
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(store.indexing_waits().await.unwrap(), 1);
     std::fs::remove_file(&file).unwrap();

@@ -11,8 +11,8 @@ use xebec_dedup::Restorer;
 use xebec_events::Reports;
 use xebec_events::audit::{Audit, AuditSettings, Pulls};
 use xebec_events::webhooks::Webhooks;
+use xebec_indexing::{Indexer, IndexingSettings};
 use xebec_policy::quota::Quotas;
-use xebec_registry_server::indexing::{Indexer, IndexingSettings};
 use xebec_store::CollectOptions;
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::{UpstreamSettings, Upstreams};
@@ -179,7 +179,14 @@ async fn all_that_happens_is_counted_and_the_dashboard_shows_it() {
     until_told(&registry, &expected).await;
     let (store, upstreams) = (inner.store.clone(), inner.upstreams.clone());
     let indexer = Indexer::new(&IndexingSettings::default(), store, upstreams, Arc::default());
-    assert!(indexer.unwrap().within(inner).work_once().await.unwrap());
+    assert!(
+        indexer
+            .unwrap()
+            .within(inner.surroundings())
+            .work_once()
+            .await
+            .unwrap()
+    );
     let indexed = "indexed_total{outcome=\"done\"} 1".to_owned();
     are_shown(&until_told(&registry, &[indexed]).await);
     // However often it is asked, the sums are not read again.

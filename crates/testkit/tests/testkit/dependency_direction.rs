@@ -114,6 +114,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xebec-indexing",
+        &[
+            "xebec-format",
+            "xebec-kernel",
+            "xebec-trust",
+            "xebec-oci",
+            "xebec-index",
+            "xebec-artifact",
+            "xebec-events",
+            "xebec-store",
+            "xebec-upstream",
+        ],
+    ),
+    (
         "xebec-registry-server",
         &[
             "xebec-format",
@@ -121,8 +135,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-trust",
             "xebec-native",
             "xebec-oci",
-            "xebec-index",
             "xebec-artifact",
+            "xebec-indexing",
             "xebec-settings",
             "xebec-access",
             "xebec-dedup",
@@ -143,6 +157,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "xebec-settings",
             "xebec-access",
             "xebec-events",
+            "xebec-indexing",
             "xebec-placement",
             "xebec-policy",
             "xebec-replication",

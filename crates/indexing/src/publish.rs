@@ -10,21 +10,21 @@ use xebec_oci::media_type::OCI_MANIFEST;
 use xebec_store::{AppendError, NewManifest, RepositoryName, Store, Tag};
 use xebec_upstream::manifest::Facts;
 
-use super::image::Image;
-use super::layer::LayerError;
-use super::settings::Signer;
+use crate::image::Image;
+use crate::layer::LayerError;
+use crate::settings::Signer;
 
 /// A digest as the store knows it.
 #[allow(
     clippy::expect_used,
     reason = "these digests are sha256 digests, which the store knows"
 )]
-pub(super) fn here(digest: Digest) -> xebec_store::Digest {
+pub(crate) fn here(digest: Digest) -> xebec_store::Digest {
     digest.to_string().parse().expect("a sha256 digest")
 }
 
 /// Keeps bytes as a blob of the repository.
-pub(super) async fn keep(store: &Store, repository: &RepositoryName, bytes: Bytes) -> Result<(), LayerError> {
+pub(crate) async fn keep(store: &Store, repository: &RepositoryName, bytes: Bytes) -> Result<(), LayerError> {
     let digest = here(Digest::of(&bytes));
     if store.adopt_blob(repository, &digest).await?.is_some() {
         return Ok(());
@@ -41,7 +41,7 @@ pub(super) async fn keep(store: &Store, repository: &RepositoryName, bytes: Byte
 }
 
 /// Keeps an index with its sections.
-pub(super) async fn keep_index(
+pub(crate) async fn keep_index(
     store: &Store,
     repository: &RepositoryName,
     made: MadeIndex,
@@ -60,7 +60,7 @@ pub(super) async fn keep_index(
 }
 
 /// Lists the indexes in an artifact that refers to the image. Returns its digest.
-pub(super) async fn publish(
+pub(crate) async fn publish(
     store: &Store,
     repository: &RepositoryName,
     image: &Image,
@@ -98,7 +98,7 @@ async fn put(
 }
 
 /// Signs an artifact, beside the signatures that are there.
-pub(super) async fn sign(
+pub(crate) async fn sign(
     store: &Store,
     repository: &RepositoryName,
     signer: &Signer,

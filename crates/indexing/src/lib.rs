@@ -6,10 +6,14 @@
 //! answer to a push never waits for it.
 //!
 //! * [`settings`]: what the configuration says; `image`: what is to be indexed of a manifest.
+//! * `surroundings`: what it asks of the registry that it is a part of, and tells it.
 //! * `layer`: one layer's index; `known`: those that were made for another image; `publish`: the artifact, and its signature.
 //!
 //! Promises: an image that has an index artifact already keeps it and gets no other. An image that cannot be indexed is noted with its
 //! reason and not tried again; one that fails for a passing reason is tried again a few times.
+//!
+//! May use: `store`, `upstream` for what is not here yet, `events` to hear what comes, `index`, `artifact`, `trust`, `oci`, `format`,
+//! `kernel`. It knows no HTTP.
 
 mod image;
 mod indexer;
@@ -17,6 +21,8 @@ mod known;
 mod layer;
 mod publish;
 pub mod settings;
+mod surroundings;
 
 pub use indexer::Indexer;
 pub use settings::IndexingSettings;
+pub use surroundings::Surroundings;

@@ -10,7 +10,7 @@ use xebec_index::indexer::{IndexError, IndexOptions, index_layer};
 use xebec_kernel::process::give_way;
 use xebec_store::{Blob, BlobReader, Store, StoreError};
 
-use super::image::Layer;
+use crate::image::Layer;
 
 /// The priority of a thread that indexes, by nice(2): where others want all of a processor it gets a tenth of it. At the lowest one, 19,
 /// it got a seventieth, and on a busy host an image that was pushed had no index after two minutes.
@@ -20,7 +20,7 @@ const MAX_FRAME: u64 = 256 << 20;
 
 /// Why a layer has no index.
 #[derive(Debug)]
-pub(super) enum LayerError {
+pub(crate) enum LayerError {
     /// It cannot have one, in whichever image.
     Never(String),
     /// It cannot have one in this image, which says something wrong of it.
@@ -36,7 +36,7 @@ impl From<StoreError> for LayerError {
 }
 
 /// Reads a layer's blob from its beginning to its end.
-pub(super) async fn index(store: &Store, blob: &Blob, layer: Layer) -> Result<MadeIndex, LayerError> {
+pub(crate) async fn index(store: &Store, blob: &Blob, layer: Layer) -> Result<MadeIndex, LayerError> {
     let reader = Blocking {
         stream: store.read(blob, 0..blob.size).await?,
         part: Bytes::new(),

@@ -10,14 +10,12 @@ use xebec_oci::image_config::MAX_CONFIG_SIZE;
 use xebec_store::{Blob, DatabaseConfig, Digest, IndexingTask, LayerOutcome, RepositoryName, Store};
 use xebec_upstream::{UpstreamError, Upstreams};
 
-use super::image::{self, Image, Layer};
-use super::known::Note;
-use super::layer::{self, LayerError};
-use super::publish::{self, here};
-use super::settings::{IndexingSettings, Signer, SignerError};
-use crate::metrics::Metrics;
-use crate::mode_file::ModeFile;
-use crate::state::Registry;
+use crate::image::{self, Image, Layer};
+use crate::known::Note;
+use crate::layer::{self, LayerError};
+use crate::publish::{self, here};
+use crate::settings::{IndexingSettings, Signer, SignerError};
+use crate::surroundings::{Alone, Surroundings};
 use xebec_events::{Event, EventKind, Listener};
 
 /// A manifest that a process took is taken again after this time, if nobody has said what came of it: that process is gone.
@@ -39,9 +37,8 @@ pub struct Indexer {
     jobs: usize,
     /// Told when a manifest has come.
     arrived: Arc<Notify>,
-    /// Nothing is begun while it says that nothing may be written.
-    mode: ModeFile,
-    metrics: Metrics,
+    /// The registry that it is a part of: nothing is begun while nothing may be written there.
+    surroundings: Arc<dyn Surroundings>,
 }
 
 impl Indexer {
@@ -61,19 +58,14 @@ impl Indexer {
             signer: settings.signer()?,
             jobs: settings.jobs.max(1),
             arrived,
-            mode: ModeFile::default(),
-            metrics: Metrics::default(),
+            surroundings: Arc::new(Alone),
         })
     }
 
     /// The same as a part of a registry: it begins nothing while nothing may be written there, and counts what comes of manifests.
     #[must_use]
-    pub fn within(self, registry: &Registry) -> Self {
-        Self {
-            mode: registry.mode.clone(),
-            metrics: registry.metrics.clone(),
-            ..self
-        }
+    pub fn within(self, surroundings: Arc<dyn Surroundings>) -> Self {
+        Self { surroundings, ..self }
     }
 
     /// Works until the program ends.
@@ -105,7 +97,7 @@ impl Indexer {
     }
 
     async fn until_normal(&self) {
-        while !self.mode.is_normal() {
+        while !self.surroundings.may_write() {
             tokio::time::sleep(LOOK_AT_MODE).await;
         }
     }
@@ -124,7 +116,7 @@ impl Indexer {
             tries,
         } = &task;
         let outcome = self.index(&task).await;
-        self.metrics.indexed(match &outcome {
+        self.surroundings.indexed(match &outcome {
             Ok(None) => "done",
             Err(LayerError::Now(_)) => "failed_for_now",
             Ok(Some(_)) | Err(_) => "not_wholly",

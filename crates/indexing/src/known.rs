@@ -14,7 +14,7 @@ struct Part {
 
 /// The note of an index that was made: JSON, a field is never changed in its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(crate) struct Note {
     diff_id: Digest,
     index: Part,
     windows: Option<Part>,
@@ -23,7 +23,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    pub(super) fn new(diff_id: Digest, blobs: &LayerBlobs) -> Self {
+    pub(crate) fn new(diff_id: Digest, blobs: &LayerBlobs) -> Self {
         let part = |blob: &BlobRef| Part {
             digest: blob.digest,
             size: blob.size,
@@ -38,19 +38,19 @@ impl Note {
     }
 
     /// Reads a note; `None` of one that this program does not understand: then the layer is indexed again.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    pub(super) fn is_of(&self, diff_id: Digest) -> bool {
+    pub(crate) fn is_of(&self, diff_id: Digest) -> bool {
         self.diff_id == diff_id
     }
 
-    pub(super) fn blobs(&self) -> LayerBlobs {
+    pub(crate) fn blobs(&self) -> LayerBlobs {
         let blob = |part: &Part| BlobRef {
             digest: part.digest,
             size: part.size,
@@ -65,10 +65,10 @@ impl Note {
 
     /// Gives the repository all blobs of the index; `false` if one is gone. A repository that has the layer may have its index: the index
     /// says nothing that the layer does not.
-    pub(super) async fn give(&self, store: &Store, repository: &RepositoryName) -> Result<bool, StoreError> {
+    pub(crate) async fn give(&self, store: &Store, repository: &RepositoryName) -> Result<bool, StoreError> {
         for (_, blob) in self.blobs().parts() {
             if store
-                .adopt_blob(repository, &super::publish::here(blob.digest))
+                .adopt_blob(repository, &crate::publish::here(blob.digest))
                 .await?
                 .is_none()
             {

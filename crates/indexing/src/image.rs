@@ -7,22 +7,22 @@ use xebec_oci::media_type::{DOCKER_CONFIG, OCI_CONFIG, layer_encoding};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
 
 /// An image, as far as its manifest says.
-pub(super) struct Image {
+pub(crate) struct Image {
     manifest: ImageManifest,
     /// The manifest's descriptor, for what refers to it.
-    pub(super) descriptor: Descriptor,
+    pub(crate) descriptor: Descriptor,
 }
 
 /// A layer that needs an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layer {
-    pub(super) digest: Digest,
-    pub(super) diff_id: Digest,
+pub(crate) struct Layer {
+    pub(crate) digest: Digest,
+    pub(crate) diff_id: Digest,
 }
 
 /// Whether a manifest may be of an image, by what it is listed as among what refers to something: its artifact type, or the type of its
 /// configuration.
-pub(super) fn is_image(listed_as: Option<&str>) -> bool {
+pub(crate) fn is_image(listed_as: Option<&str>) -> bool {
     matches!(listed_as, Some(OCI_CONFIG | DOCKER_CONFIG))
 }
 
@@ -32,7 +32,7 @@ impl Image {
     ///
     /// # Errors
     /// Why hosts cannot read the manifest.
-    pub(super) fn of(media_type: &str, content: &[u8]) -> Result<Option<Self>, String> {
+    pub(crate) fn of(media_type: &str, content: &[u8]) -> Result<Option<Self>, String> {
         let manifest = match Manifest::parse(content, Some(media_type)) {
             Ok(Manifest::Image(manifest)) => *manifest,
             Ok(Manifest::Index(_)) => return Ok(None),
@@ -54,12 +54,12 @@ impl Image {
     }
 
     /// Its configuration.
-    pub(super) fn config(&self) -> &Descriptor {
+    pub(crate) fn config(&self) -> &Descriptor {
         &self.manifest.config
     }
 
     /// The digests of all layers, bottom to top.
-    pub(super) fn order(&self) -> Vec<Digest> {
+    pub(crate) fn order(&self) -> Vec<Digest> {
         self.manifest.layers.iter().map(|layer| layer.digest).collect()
     }
 
@@ -67,7 +67,7 @@ impl Image {
     ///
     /// # Errors
     /// Why the configuration is not one of this manifest.
-    pub(super) fn layers(&self, config: &[u8]) -> Result<Vec<Layer>, String> {
+    pub(crate) fn layers(&self, config: &[u8]) -> Result<Vec<Layer>, String> {
         let config =
             ImageConfig::parse(config).map_err(|error| format!("the image's configuration: {error}"))?;
         let (descriptors, diff_ids) = (&self.manifest.layers, &config.rootfs.diff_ids);
