@@ -1,12 +1,12 @@
 //! Keeps the images that `daemon.toml` lists ready: their start-up pages are brought in when the worker starts, and again when a tag
-//! has moved or a recording has come.
+//! has moved or a recording has come: at once if the registry tells so, else at the next look.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 use xebec_format::digest::Digest;
 use xebec_images::images::{Images, Report};
@@ -19,6 +19,7 @@ use xebec_protocol::wire::{Completion, ImageRequest, Prefetch, Prefetched, PullP
 
 use crate::ending::Ending;
 use crate::prefetch::Prefetches;
+use crate::prefetch_watch::{Bell, Watches};
 
 /// Images whose pages are brought in, or whose registries are asked, at the same time: starts go first.
 const AT_ONCE: usize = 2;
@@ -30,6 +31,13 @@ const LOOKS_FOR_RECORDINGS: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 /// The first looks are spread over this: many hosts may have been started together.
 const SPREAD: Duration = Duration::from_secs(10);
+/// And so are those of many hosts that hear of a new version.
+const SPREAD_AFTER_BELL: Duration = Duration::from_secs(2);
+/// A registry that tells of changes all the time makes no host look more often than this.
+const LEAST_BETWEEN: Duration = Duration::from_secs(10);
+/// A new version without a recording has this time to get its index and its recording, both of which come after it. Brought in sooner, it
+/// would be read whole.
+const SETTLING: Duration = Duration::from_secs(60);
 
 /// Keeps listed images ready.
 pub(crate) struct PrefetchList {
@@ -51,7 +59,9 @@ impl PrefetchList {
             Arc::new(Semaphore::new(AT_ONCE)),
             Arc::new(Semaphore::new(WHOLE_AT_ONCE)),
         );
+        let mut watches = Watches::default();
         for listed in self.listed.clone() {
+            let bell = watches.bell(&listed.image, listed.docker_config.clone());
             let keeper = ImageKeeper {
                 list: self.clone(),
                 places: places.clone(),
@@ -60,10 +70,13 @@ impl PrefetchList {
                 is_whole: false,
                 looks: 0,
                 failures: 0,
+                settles: None,
                 listed,
+                bell,
             };
             tokio::spawn(keeper.run());
         }
+        watches.start(&self.images, &self.ending);
     }
 }
 
@@ -88,6 +101,10 @@ struct ImageKeeper {
     looks: u32,
     /// Failures in a row.
     failures: u32,
+    /// Until when a new version is given time.
+    settles: Option<Instant>,
+    /// Rung when the registry tells of a change.
+    bell: Bell,
 }
 
 impl ImageKeeper {
@@ -106,10 +123,25 @@ impl ImageKeeper {
                         warn!("{image} is not prefetched: {failure}; it is tried again");
                     }
                     self.failures += 1;
-                    self.ready = None;
+                    (self.ready, self.settles) = (None, None);
                 }
             }
-            sleep(self.pause()).await;
+            self.wait().await;
+        }
+    }
+
+    /// Waits until it is time to look, or the bell rings.
+    async fn wait(&mut self) {
+        let looked = Instant::now();
+        let pause = match self.settles {
+            Some(until) => until.saturating_duration_since(looked),
+            None => self.pause(),
+        };
+        let rung = tokio::time::timeout(pause, self.bell.notified()).await;
+        if rung.is_ok() {
+            self.looks = LOOKS_FOR_RECORDINGS;
+            sleep(SPREAD_AFTER_BELL.mul_f64(fastrand::f64())).await;
+            sleep(LEAST_BETWEEN.saturating_sub(looked.elapsed())).await;
         }
     }
 
@@ -151,6 +183,11 @@ impl ImageKeeper {
         if self.ready.as_ref().is_some_and(is_known) {
             return Ok(());
         }
+        if listed.services.is_empty() && has_moved && self.settles_still() {
+            self.looks = LOOKS_FOR_RECORDINGS;
+            return Ok(());
+        }
+        self.settles = None;
         let wanted = Prefetch {
             image,
             services: self.listed.services.clone(),
@@ -161,6 +198,12 @@ impl ImageKeeper {
         self.judge(&prefetched)?;
         self.ready = Some(Ready { leads_to, recordings });
         Ok(())
+    }
+
+    /// Whether the new version has time left.
+    fn settles_still(&mut self) -> bool {
+        let now = Instant::now();
+        *self.settles.get_or_insert(now + SETTLING) > now
     }
 
     /// The pages come again at the next look if they did not come; a recording that may not be used is only named.

@@ -4,6 +4,7 @@
 //! * [`start_request`], [`start_answer`]: the messages; [`runs`] is pages that are there, as a message has them.
 //! * [`choose_service`], [`start_pieces`]: what a registry makes of a request: which recorded service is meant, and which bytes the host lacks;
 //!   [`piece_reads`] is how these are read, [`answer_parts`] what of all that fits in an answer.
+//! * [`watch`]: what a host hears that watches a repository.
 //!
 //! Promise: a message that is read keeps all limits that are named here, so that code that uses it need not look again. Reading a
 //! message takes memory in proportion to its bytes. Nothing here is believed: a host verifies each answer as if it had asked for that alone.
@@ -17,6 +18,7 @@ pub mod runs;
 pub mod start_answer;
 pub mod start_pieces;
 pub mod start_request;
+pub mod watch;
 
 /// The header by which each answer of the distribution API says which versions of the start answer the registry gives: numbers with
 /// commas between them.
@@ -27,6 +29,8 @@ pub const VERSIONS: &str = "1";
 pub const EXTENSION: &str = "_xebec";
 /// The endpoint below a repository that answers a start.
 pub const START: &str = "_xebec/start/answer";
+/// The endpoint below a repository that tells what changes there.
+pub const WATCH: &str = "_xebec/watch/changes";
 
 /// Whether a registry that sends this value of [`HEADER`] gives start answers of a version that is read here.
 pub fn is_spoken(value: &str) -> bool {

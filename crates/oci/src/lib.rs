@@ -30,9 +30,9 @@ mod reference;
 mod transport;
 
 pub use client::{
-    BlobSource, BlobStream, BlobUpload, Client, FetchedManifest, Listener, LocatedImage, NativeService,
-    NoAnswers, Observer, Outage, PiecesInAdvance, ProbeReport, PushedManifest, RangeAnswer, ResolvedImage,
-    Stats, Wait, listening,
+    BlobSource, BlobStream, BlobUpload, Change, Client, FetchedManifest, Listener, LocatedImage,
+    NativeService, NoAnswers, NoWatch, Observer, Outage, PiecesInAdvance, ProbeReport, PushedManifest,
+    RangeAnswer, ResolvedImage, Stats, Wait, Watch, listening,
 };
 pub use config::{Budget, ClientConfig, DurationError, Mirror, RegistrySettings, parse_duration};
 pub use error::{ClientError, Fault, Target};

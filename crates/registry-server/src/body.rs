@@ -10,9 +10,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::Stream;
+use futures_util::{Stream, TryStreamExt as _};
 use http_body_util::combinators::{BoxBody, UnsyncBoxBody};
-use http_body_util::{BodyExt as _, Empty, Full};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
 
@@ -44,6 +44,11 @@ pub fn streamed(length: u64, stream: impl Stream<Item = io::Result<Bytes>> + Sen
         left: length,
     }
     .boxed_unsync()
+}
+
+/// Bytes as they come, until there are no more.
+pub fn endless(stream: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> AnswerBody {
+    StreamBody::new(stream.map_ok(Frame::data)).boxed_unsync()
 }
 
 struct Streamed {

@@ -8,6 +8,7 @@
 //! * [`copies`]: copies of blobs are where the rules of the configuration want them.
 //! * [`deduplication`]: each file is kept once: blobs are taken apart in the background, and restored when they are asked for.
 //! * `starts`: what starts share: recordings and lists of indexes that were read, and turns.
+//! * [`watchers`]: hosts that are told what changes in a repository.
 //! * [`page`]: what is here, for people.
 //!
 //! `xebec-access` decides which caller asks and what they may do; `xebec-policy` decides what stays, what goes and how much there may be.
@@ -38,3 +39,4 @@ pub mod server;
 mod starts;
 pub mod state;
 pub mod upkeep;
+pub mod watchers;

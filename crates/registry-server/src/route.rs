@@ -50,6 +50,8 @@ pub enum Route {
     Referrers(RepositoryName, Digest),
     /// `/v2/NAME/_xebec/start/answer`: the answers that a start needs, at once.
     Start(RepositoryName),
+    /// `/v2/NAME/_xebec/watch/changes`: what changes there, as it happens.
+    Watch(RepositoryName),
     /// `/v2/_oci/ext/discover`, for all repositories or one: which endpoints there are beyond the specification.
     Discovery(Option<RepositoryName>),
     /// `/token`: where tokens are given out.
@@ -129,6 +131,10 @@ impl Route {
                 let name = name.strip_suffix("/_xebec").ok_or(RouteError::Unknown)?;
                 Ok(Self::Start(repository(name)?))
             }
+            ("watch", "changes") => {
+                let name = name.strip_suffix("/_xebec").ok_or(RouteError::Unknown)?;
+                Ok(Self::Watch(repository(name)?))
+            }
             ("ext", "discover") => {
                 let name = name.strip_suffix("/_oci").ok_or(RouteError::Unknown)?;
                 Ok(Self::Discovery(Some(repository(name)?)))
@@ -157,7 +163,8 @@ impl Route {
             | Self::Uploads(name)
             | Self::Upload(name, _)
             | Self::Referrers(name, _)
-            | Self::Start(name) => Some(name),
+            | Self::Start(name)
+            | Self::Watch(name) => Some(name),
             Self::Discovery(name) => name.as_ref(),
             Self::Ping | Self::Catalog | Self::Token | Self::Health | Self::Ready | Self::Metrics => None,
         }
@@ -174,6 +181,7 @@ impl Route {
             Self::Uploads(_) | Self::Upload(..) => "upload",
             Self::Referrers(..) => "referrers",
             Self::Start(_) => "start",
+            Self::Watch(_) => "watch",
             Self::Discovery(_) => "discovery",
             Self::Token => "token",
             Self::Health | Self::Ready | Self::Metrics => "status",
@@ -188,6 +196,7 @@ impl Route {
             Self::Uploads(_) | Self::Start(_) => "POST",
             Self::Upload(..) => "GET, HEAD, PATCH, PUT, DELETE",
             Self::Token => "GET, HEAD, POST",
+            Self::Watch(_) => "GET",
             _ => "GET, HEAD",
         }
     }
@@ -302,6 +311,10 @@ mod tests {
         assert_eq!(
             parsed(&format!("/v2/a/b/{}", xebec_native::START)),
             Route::Start(name("a/b"))
+        );
+        assert_eq!(
+            parsed(&format!("/v2/a/b/{}", xebec_native::WATCH)),
+            Route::Watch(name("a/b"))
         );
         assert_eq!(parsed("/v2/_oci/ext/discover"), Route::Discovery(None));
         let discovery = Route::Discovery(Some(name("a/b")));

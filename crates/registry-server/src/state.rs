@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::page::activity::Activity;
 use crate::starts::Starts;
+use crate::watchers::Watchers;
 use xebec_events::{Event, Listener, Reports};
 
 /// How requests are carried out.
@@ -79,6 +80,8 @@ pub struct Registry {
     pub restorer: Option<Restorer>,
     /// Requests that failed or were slow lately.
     pub activity: Activity,
+    /// Hosts that are told what changes.
+    pub watchers: Arc<Watchers>,
     /// The parts that hear what happens.
     pub listeners: Vec<Arc<dyn Listener>>,
     /// Those of them that have queues.
@@ -106,6 +109,7 @@ impl Registry {
             deduplicates: false,
             restorer: None,
             activity: Activity::default(),
+            watchers: Arc::default(),
             listeners: Vec::new(),
             reports: Reports::default(),
             ending: AtomicBool::new(false),
@@ -146,6 +150,7 @@ impl Registry {
     /// From here on [`Registry::is_ending`], so that no more requests are sent here.
     pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
+        self.watchers.end();
     }
 
     /// Whether the server is about to end.

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 pub use blob::{MAX_RANGE, RangeAnswer};
 pub use call_options::{Observer, Wait};
 pub use in_advance::pieces::PiecesInAdvance;
+pub use in_advance::watch::{Change, NoWatch, Watch};
 pub use in_advance::{NativeService, NoAnswers};
 pub use manifest::FetchedManifest;
 pub use outage::{Listener, Outage, listening};

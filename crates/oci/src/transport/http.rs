@@ -257,6 +257,16 @@ impl Answer {
         }
     }
 
+    /// The same of a body in which something comes within each `silence`, however little. It holds no place.
+    pub(crate) fn trickling(self, silence: Duration) -> Self {
+        Self {
+            stall_window: silence,
+            stall_bytes: 1,
+            _permit: None,
+            ..self
+        }
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         self.response.status()
     }

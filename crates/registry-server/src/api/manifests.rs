@@ -14,7 +14,7 @@ use super::fallback_tag;
 use super::part::{self, Sent};
 use super::quota;
 use super::reply;
-use super::through;
+use super::{through, watch};
 use crate::body;
 use crate::error::{ApiError, Code};
 use crate::memory::Room;
@@ -286,6 +286,7 @@ pub(crate) async fn put(call: &mut Call<'_>, repository: &RepositoryName, refere
         ..What::default()
     };
     call.tell(EventKind::PushManifest, repository, what);
+    watch::pushed(call, repository, &digest, &tags, subject.as_ref());
     Ok(accepted(
         repository,
         reference,

@@ -18,6 +18,7 @@ mod status;
 mod through;
 mod token;
 mod uploads;
+mod watch;
 
 use std::borrow::Cow;
 
@@ -148,7 +149,7 @@ fn needs(route: &Route, method: &Method) -> Vec<Need> {
     let (repository, action) = match route {
         Route::Catalog => (String::new(), Action::Catalog),
         Route::Uploads(repository) | Route::Upload(repository, _) => (repository.to_string(), Action::Push),
-        Route::Start(repository) | Route::Discovery(Some(repository)) => {
+        Route::Start(repository) | Route::Watch(repository) | Route::Discovery(Some(repository)) => {
             (repository.to_string(), Action::Pull)
         }
         Route::Tags(repository)
@@ -191,6 +192,7 @@ async fn carried_out(call: &mut Call<'_>, route: &Route) -> Outcome {
         Route::Upload(repository, id) => uploads::one(call, repository, id).await,
         Route::Referrers(repository, subject) => referrers::list(call, repository, subject).await,
         Route::Start(repository) => start::answer(call, repository).await,
+        Route::Watch(repository) => watch::answer(call, repository),
         Route::Discovery(_) => Ok(start::discovery()),
         // Answered before anybody is recognized.
         Route::Token | Route::Health | Route::Ready | Route::Metrics => {

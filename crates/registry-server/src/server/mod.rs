@@ -1,7 +1,7 @@
 //! The server: it listens, and answers by the [`crate::api`] within its limits until it is told to end.
 
 mod activity;
-mod clients;
+pub(crate) mod clients;
 mod connection;
 mod moving;
 mod request;

@@ -9,6 +9,7 @@
 
 mod auth;
 mod catalogue;
+mod changes;
 mod commands;
 mod connections;
 mod copies;

@@ -5,6 +5,7 @@
 pub(crate) mod answers;
 mod contents;
 pub(crate) mod pieces;
+pub(crate) mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
