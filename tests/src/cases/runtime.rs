@@ -50,6 +50,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("ahead-command", ahead::command),
         case("ahead-complete", ahead::complete),
         case("ahead-list", ahead::list),
+        case("ahead-told", ahead::told_by_registry),
         case("explain-start", explain::another_path),
         case("explain-shared", explain::others_on_the_view),
         case("explain-two-starts", explain::two_starts),

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::native::push;
 use super::support::{START, Service, expect_recorded, number, told};
+use crate::cases::registry::missing;
+use crate::registry::OwnRegistry;
 use crate::runner::Outcome;
 use crate::world::World;
 
@@ -121,20 +124,55 @@ pub(super) fn list(world: &World) -> Result<Outcome> {
     );
     service.record("recorder", &[&names.tag])?;
     // Its recording may have come after the image was brought in; then it is found later.
-    let deadline = Instant::now() + PATIENCE;
     let next_digest = moved.digest.rsplit('@').next().context("no digest")?;
-    loop {
-        if lab
-            .logged("root", &["prefetched", next_digest, "services=1"])
-            .is_ok()
-        {
-            break;
-        }
-        ensure!(Instant::now() < deadline, "{}", lab.daemon_log("root")?);
-        std::thread::sleep(Duration::from_millis(500));
-    }
+    logged(&service, &["prefetched", next_digest, "services=1"])?;
     expect_nothing_missing(&service.start("root", &[&names.tag])?)?;
     Ok(Outcome::Passed(first))
+}
+
+/// The same list with a registry that tells what changes: a new version is here long before the next look.
+pub(super) fn told_by_registry(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&["skopeo"]) {
+        return Ok(skipped);
+    }
+    let registry = OwnRegistry::start(world, "own-registry", "")?;
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let reference = push(&service, &registry, &service.image, "1")?;
+    service.record("recorder", &[&reference])?;
+    let listed = format!("[[prefetch]]\nimage = \"{reference}\"\nevery = \"1h\"\n");
+    lab.daemon_settings("root", &listed)?;
+    lab.xebec("root", &["pull", &reference])?.expect(0, &[])?;
+    prefetched(&service, 1)?;
+    logged(&service, &["its registry tells what changes", &registry.address])?;
+
+    let next = service.next_version("start/new", b"the next version")?;
+    let began = Instant::now();
+    push(&service, &registry, &next, "2")?;
+    service.record("recorder", &[&reference])?;
+    let digest = next.manifest.digest.to_string();
+    logged(&service, &["prefetched", &digest, "services=1"])?;
+    let after = began.elapsed();
+    expect_nothing_missing(&service.start("root", &[&reference])?)?;
+
+    Ok(Outcome::Passed(format!(
+        "here {:.1} s after the push, with its recording",
+        after.as_secs_f64()
+    )))
+}
+
+/// Waits until the daemon of `root` has logged a line with these words.
+fn logged(service: &Service<'_>, words: &[&str]) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while service.lab.logged("root", words).is_err() {
+        ensure!(
+            Instant::now() < deadline,
+            "no line with {words:?}: {}",
+            service.lab.daemon_log("root")?
+        );
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    Ok(())
 }
 
 /// Whether a line of the log says that an image was brought in. One that says that it was not has no manifest.

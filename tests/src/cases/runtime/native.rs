@@ -17,7 +17,12 @@ use crate::world::{World, run};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pushes an image as anybody does; gives its reference.
-fn push(service: &Service<'_>, registry: &OwnRegistry, image: &Image, version: &str) -> Result<String> {
+pub(super) fn push(
+    service: &Service<'_>,
+    registry: &OwnRegistry,
+    image: &Image,
+    version: &str,
+) -> Result<String> {
     let layout = service.lab.path(&format!("layout-{version}"));
     image.write_layout(&layout, "latest")?;
     let reference = format!("{}/app:latest", registry.address);
