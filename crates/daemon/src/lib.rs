@@ -55,6 +55,7 @@ mod openmetrics;
 mod order;
 mod prefetch;
 mod prefetch_list;
+mod prefetch_settling;
 mod prefetch_watch;
 mod prefill;
 mod preparation;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 use xebec_format::digest::Digest;
 use xebec_images::images::{Images, Report};
@@ -19,6 +19,7 @@ use xebec_protocol::wire::{Completion, ImageRequest, Prefetch, Prefetched, PullP
 
 use crate::ending::Ending;
 use crate::prefetch::Prefetches;
+use crate::prefetch_settling::Settling;
 use crate::prefetch_watch::{Bell, Watches};
 
 /// Images whose pages are brought in, or whose registries are asked, at the same time: starts go first.
@@ -33,11 +34,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 const SPREAD: Duration = Duration::from_secs(10);
 /// And so are those of many hosts that hear of a new version.
 const SPREAD_AFTER_BELL: Duration = Duration::from_secs(2);
-/// A registry that tells of changes all the time makes no host look more often than this.
+/// A registry that tells of changes all the time makes no host look more often than this; after failures the time doubles.
 const LEAST_BETWEEN: Duration = Duration::from_secs(10);
-/// A new version without a recording has this time to get its index and its recording, both of which come after it. Brought in sooner, it
-/// would be read whole.
-const SETTLING: Duration = Duration::from_secs(60);
+/// Where something may have changed, this is enough. All hosts hear of that when their registry has been away.
+const SPREAD_AFTER_DOUBT: Duration = Duration::from_secs(60);
 
 /// Keeps listed images ready.
 pub(crate) struct PrefetchList {
@@ -61,7 +61,10 @@ impl PrefetchList {
         );
         let mut watches = Watches::default();
         for listed in self.listed.clone() {
-            let bell = watches.bell(&listed.image, listed.docker_config.clone());
+            let bell = Arc::<Bell>::default();
+            if listed.watch {
+                watches.add(&listed.image, listed.docker_config.clone(), bell.clone());
+            }
             let keeper = ImageKeeper {
                 list: self.clone(),
                 places: places.clone(),
@@ -70,7 +73,7 @@ impl PrefetchList {
                 is_whole: false,
                 looks: 0,
                 failures: 0,
-                settles: None,
+                settling: Settling::default(),
                 listed,
                 bell,
             };
@@ -78,6 +81,11 @@ impl PrefetchList {
         }
         watches.start(&self.images, &self.ending);
     }
+}
+
+/// Up to this time.
+fn by_chance(time: Duration) -> Duration {
+    time.mul_f64(fastrand::f64())
 }
 
 /// An image whose pages were brought in.
@@ -101,15 +109,14 @@ struct ImageKeeper {
     looks: u32,
     /// Failures in a row.
     failures: u32,
-    /// Until when a new version is given time.
-    settles: Option<Instant>,
+    settling: Settling,
     /// Rung when the registry tells of a change.
-    bell: Bell,
+    bell: Arc<Bell>,
 }
 
 impl ImageKeeper {
     async fn run(mut self) {
-        sleep(SPREAD.mul_f64(fastrand::f64())).await;
+        sleep(by_chance(SPREAD)).await;
         loop {
             if self.list.ending.has_ended() {
                 return;
@@ -123,7 +130,6 @@ impl ImageKeeper {
                         warn!("{image} is not prefetched: {failure}; it is tried again");
                     }
                     self.failures += 1;
-                    (self.ready, self.settles) = (None, None);
                 }
             }
             self.wait().await;
@@ -133,16 +139,21 @@ impl ImageKeeper {
     /// Waits until it is time to look, or the bell rings.
     async fn wait(&mut self) {
         let looked = Instant::now();
-        let pause = match self.settles {
-            Some(until) => until.saturating_duration_since(looked),
-            None => self.pause(),
-        };
-        let rung = tokio::time::timeout(pause, self.bell.notified()).await;
-        if rung.is_ok() {
-            self.looks = LOOKS_FOR_RECORDINGS;
-            sleep(SPREAD_AFTER_BELL.mul_f64(fastrand::f64())).await;
-            sleep(LEAST_BETWEEN.saturating_sub(looked.elapsed())).await;
+        let pause = self.settling.left(looked).unwrap_or_else(|| self.pause());
+        if timeout(pause, self.bell.rung()).await.is_err() {
+            return;
         }
+        let mut is_certain = self.bell.take_certainty();
+        if !is_certain {
+            let _ = timeout(by_chance(SPREAD_AFTER_DOUBT), self.bell.rung()).await;
+            is_certain = self.bell.take_certainty();
+        }
+        if is_certain {
+            self.looks = LOOKS_FOR_RECORDINGS;
+            sleep(by_chance(SPREAD_AFTER_BELL)).await;
+        }
+        let least = LEAST_BETWEEN.saturating_mul(1 << self.failures.min(10));
+        sleep(least.min(pause).saturating_sub(looked.elapsed())).await;
     }
 
     /// Hosts that were started together should not ask together.
@@ -171,7 +182,9 @@ impl ImageKeeper {
         self.looks += 1;
         let known = self.ready.as_ref();
         let has_moved = known.is_some_and(|ready| ready.leads_to != leads_to);
-        if known.is_some() && !has_moved && self.looks < LOOKS_FOR_RECORDINGS {
+        let is_well = known.is_some() && !has_moved && self.failures == 0;
+        if is_well && self.looks < LOOKS_FOR_RECORDINGS {
+            self.settling.end();
             return Ok(());
         }
         self.looks = 0;
@@ -179,15 +192,16 @@ impl ImageKeeper {
         let image = self.request();
         let listed = self.list.prefetches.recorded(&image, &nobody).await?;
         let recordings = listed.services.iter().map(|service| service.recording).collect();
-        let is_known = |ready: &Ready| !has_moved && ready.recordings == recordings;
+        let is_known = |ready: &Ready| is_well && ready.recordings == recordings;
         if self.ready.as_ref().is_some_and(is_known) {
+            self.settling.end();
             return Ok(());
         }
-        if listed.services.is_empty() && has_moved && self.settles_still() {
+        if listed.services.is_empty() && has_moved && self.settling.has_time(leads_to, Instant::now()) {
             self.looks = LOOKS_FOR_RECORDINGS;
             return Ok(());
         }
-        self.settles = None;
+        self.settling.end();
         let wanted = Prefetch {
             image,
             services: self.listed.services.clone(),
@@ -198,12 +212,6 @@ impl ImageKeeper {
         self.judge(&prefetched)?;
         self.ready = Some(Ready { leads_to, recordings });
         Ok(())
-    }
-
-    /// Whether the new version has time left.
-    fn settles_still(&mut self) -> bool {
-        let now = Instant::now();
-        *self.settles.get_or_insert(now + SETTLING) > now
     }
 
     /// The pages come again at the next look if they did not come; a recording that may not be used is only named.

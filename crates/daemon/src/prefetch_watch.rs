@@ -1,13 +1,14 @@
 //! Hears from registries of Xebec what changes in repositories of which the daemon keeps images ready, so that a new version is brought
 //! in at once and not at the next look.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
 use xebec_images::images::Images;
 use xebec_oci::{Change, NoWatch, Reference, Repository, Watch};
@@ -20,39 +21,65 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 /// A watch that lasted so long ended for no reason that is worth a pause.
 const LASTED: Duration = Duration::from_secs(60);
 
+/// Repositories that are watched at the same time. Watches of one registry may share a connection, which servers and proxies let have about a
+/// hundred requests under way: those of starts need theirs.
+const MOST: usize = 32;
+/// Watches that are begun at the same time, and how long one may take: a proxy that holds answers back holds a place of other requests, too.
+const BEGUN_AT_ONCE: usize = 2;
+const TIME_TO_BEGIN: Duration = Duration::from_secs(10);
+
 /// Rung when an image may have changed. One ring is kept until somebody waits for it.
-pub(crate) type Bell = Arc<Notify>;
+#[derive(Default)]
+pub(crate) struct Bell {
+    ringing: Notify,
+    /// Something has changed, for certain.
+    is_certain: AtomicBool,
+}
+
+impl Bell {
+    /// Waits until it is rung.
+    pub(crate) async fn rung(&self) {
+        self.ringing.notified().await;
+    }
+
+    /// Whether something has changed for certain since this was last asked.
+    pub(crate) fn take_certainty(&self) -> bool {
+        self.is_certain.swap(false, Ordering::Relaxed)
+    }
+
+    fn ring(&self, is_certain: bool) {
+        self.is_certain.fetch_or(is_certain, Ordering::Relaxed);
+        self.ringing.notify_one();
+    }
+}
 
 /// The repositories that are watched, each once for the same credentials.
 #[derive(Default)]
-pub(crate) struct Watches(HashMap<(Repository, Option<PathBuf>), Vec<Listed>>);
+pub(crate) struct Watches(BTreeMap<(Repository, Option<PathBuf>), Vec<Listed>>);
 
 /// An image of a repository, and the bell of its keeper.
 struct Listed {
     reference: Reference,
-    bell: Bell,
+    bell: Arc<Bell>,
 }
 
 impl Watches {
-    /// The bell of an image. It is never rung if the image's name leads to the same content for ever, or cannot be read.
-    pub(crate) fn bell(&mut self, image: &str, docker_config: Option<PathBuf>) -> Bell {
-        let bell = Bell::default();
+    /// Has the bell rung when this image may have changed. An image whose name cannot be read has none to change.
+    pub(crate) fn add(&mut self, image: &str, docker_config: Option<PathBuf>, bell: Arc<Bell>) {
         if let Ok(reference) = image.parse::<Reference>() {
             let key = (reference.repository().clone(), docker_config);
-            self.0.entry(key).or_default().push(Listed {
-                reference,
-                bell: bell.clone(),
-            });
+            self.0.entry(key).or_default().push(Listed { reference, bell });
         }
-        bell
     }
 
-    /// Watches all of them, for ever.
+    /// Watches them, for ever. Of more than may be watched, those whose names come last are looked at now and then as ever.
     pub(crate) fn start(self, images: &Images, ending: &Arc<Ending>) {
-        for ((repository, docker_config), listed) in self.0 {
+        let beginning = Arc::new(Semaphore::new(BEGUN_AT_ONCE));
+        for ((repository, docker_config), listed) in self.0.into_iter().take(MOST) {
             let watched = WatchedRepository {
                 images: images.clone(),
                 ending: ending.clone(),
+                beginning: beginning.clone(),
                 repository,
                 docker_config,
                 listed,
@@ -65,6 +92,7 @@ impl Watches {
 struct WatchedRepository {
     images: Images,
     ending: Arc<Ending>,
+    beginning: Arc<Semaphore>,
     repository: Repository,
     docker_config: Option<PathBuf>,
     listed: Vec<Listed>,
@@ -79,9 +107,9 @@ impl WatchedRepository {
             sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             let begun = Instant::now();
             if let Some(watch) = self.begin().await {
-                if was_watched {
-                    self.ring(&Change::Missed);
-                } else {
+                // What has changed since the last look, or the last watch, was not told.
+                self.ring(&Change::Missed);
+                if !was_watched {
                     info!(repository = %self.repository, "its registry tells what changes");
                     was_watched = true;
                 }
@@ -101,7 +129,9 @@ impl WatchedRepository {
         let clients = self.images.clients();
         let client = clients.get(self.docker_config.as_deref()).ok()?;
         let service = client.native_service(&self.repository)?;
-        let begun = service.watch().await;
+        // Nobody closes it.
+        let _place = self.beginning.acquire().await;
+        let begun = timeout(TIME_TO_BEGIN, service.watch()).await.ok()?;
         begun
             .inspect_err(|error| debug!(repository = %self.repository, %error, "its registry tells nothing"))
             .ok()
@@ -118,7 +148,7 @@ impl WatchedRepository {
     fn ring(&self, change: &Change) {
         for listed in &self.listed {
             if concerns(&listed.reference, change) {
-                listed.bell.notify_one();
+                listed.bell.ring(*change != Change::Missed);
             }
         }
     }
@@ -163,9 +193,9 @@ mod tests {
     fn a_repository_is_watched_once() {
         let mut watches = Watches::default();
         for image in ["lan/app:a", "lan/app:b", "lan/other:a", "no image"] {
-            watches.bell(image, None);
+            watches.add(image, None, Arc::default());
         }
-        watches.bell("lan/app:a", Some("/config.json".into()));
+        watches.add("lan/app:a", Some("/config.json".into()), Arc::default());
         let mut counts: Vec<usize> = watches.0.values().map(Vec::len).collect();
         counts.sort_unstable();
         assert_eq!(counts, [1, 1, 2]);

@@ -175,6 +175,7 @@ impl Indexer {
             if let Some(signer) = &self.signer {
                 publish::sign(&self.store, repository, signer, digest).await?;
             }
+            self.surroundings.referred(repository, &task.manifest);
             tracing::info!(%repository, manifest = %task.manifest, artifact = %digest, "indexed");
         }
         Ok((!problems.is_empty()).then(|| problems.join("; ")))

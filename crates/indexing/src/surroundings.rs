@@ -1,5 +1,7 @@
 //! What an indexer asks of the registry that it is a part of, and tells it.
 
+use xebec_store::{Digest, RepositoryName};
+
 /// A registry, as far as its indexer knows it.
 pub trait Surroundings: Send + Sync {
     /// Whether anything may be written now. The indexer begins nothing while it may not.
@@ -7,6 +9,9 @@ pub trait Surroundings: Send + Sync {
 
     /// An attempt to index a manifest came to this: `done`, `not_wholly` or `failed_for_now`.
     fn indexed(&self, outcome: &'static str);
+
+    /// Something that the indexer made refers to this manifest now.
+    fn referred(&self, repository: &RepositoryName, manifest: &Digest);
 }
 
 /// No registry: everything may be written, and nobody counts.
@@ -18,4 +23,6 @@ impl Surroundings for Alone {
     }
 
     fn indexed(&self, _: &'static str) {}
+
+    fn referred(&self, _: &RepositoryName, _: &Digest) {}
 }

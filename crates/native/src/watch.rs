@@ -10,7 +10,7 @@ use xebec_format::digest::Digest;
 
 /// The media type of the stream.
 pub const TYPE: &str = "text/event-stream";
-/// The longest line of a stream that is read, in bytes. A longer one is passed over.
+/// The longest line of a stream that is read, in bytes. An event with a longer one counts as [`Change::Missed`].
 pub const MAX_LINE: usize = 64 << 10;
 /// The most tags that one event names. Of a push with more of them, a registry sends several events.
 pub const MAX_TAGS: usize = 100;

@@ -112,12 +112,19 @@ pub struct PrefetchSettings {
     /// How often the registry is asked whether the reference leads to another image.
     #[serde(default = "usual_every", with = "duration_text")]
     pub every: Duration,
+    /// A registry that tells what changes is heard.
+    #[serde(default = "yes")]
+    pub watch: bool,
     /// The platform; the host's when absent.
     #[serde(default)]
     pub platform: Option<String>,
     /// A docker `config.json` with credentials.
     #[serde(default)]
     pub docker_config: Option<PathBuf>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn usual_every() -> Duration {

@@ -10,7 +10,7 @@ use xebec_dedup::Restorer;
 use xebec_indexing::Surroundings;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::quota::Quotas;
-use xebec_store::{RepositoryName, Store, StoreError};
+use xebec_store::{Digest, RepositoryName, Store, StoreError};
 use xebec_upstream::Upstreams;
 
 use crate::memory::Memory;
@@ -121,6 +121,7 @@ impl Registry {
         Arc::new(OfIndexer {
             mode: self.mode.clone(),
             metrics: self.metrics.clone(),
+            watchers: self.watchers.clone(),
         })
     }
 
@@ -162,6 +163,7 @@ impl Registry {
 struct OfIndexer {
     mode: ModeFile,
     metrics: Metrics,
+    watchers: Arc<Watchers>,
 }
 
 impl Surroundings for OfIndexer {
@@ -171,6 +173,10 @@ impl Surroundings for OfIndexer {
 
     fn indexed(&self, outcome: &'static str) {
         self.metrics.indexed(outcome);
+    }
+
+    fn referred(&self, repository: &RepositoryName, manifest: &Digest) {
+        self.watchers.referred(repository, manifest);
     }
 }
 

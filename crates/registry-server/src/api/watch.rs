@@ -17,7 +17,7 @@ use super::call::{Call, Outcome};
 use super::reply;
 use crate::body;
 use crate::error::{ApiError, Code};
-use crate::watchers::Watch;
+use crate::watchers::{NoWatch, Watch};
 
 /// When nothing changes, this often something comes all the same.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
@@ -32,15 +32,27 @@ const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 pub(crate) fn answer(call: &Call<'_>, repository: &RepositoryName) -> Outcome {
     let peer = call.parts.extensions.get::<Peer>();
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip());
-    let Some(watch) = call.registry.watchers.watch(repository, peer) else {
-        let detail =
-            "so many watches are under way that there is no place for another one; ask now and then instead";
-        return Err(ApiError::new(Code::TooManyRequests, detail).with_header(RETRY_AFTER, AGAIN));
-    };
+    let watch = call.registry.watchers.watch(repository, peer);
+    let watch = watch.map_err(|why| refusal(call, &why))?;
     let answer = Response::new(body::endless(events(watch)));
     let answer = reply::with(answer, CONTENT_TYPE, TYPE);
     let answer = reply::with(answer, CACHE_CONTROL, "no-store");
     Ok(reply::with(answer, NO_BUFFERING, "no"))
+}
+
+fn refusal(call: &Call<'_>, why: &NoWatch) -> ApiError {
+    let counted = match why {
+        NoWatch::Ending => {
+            let detail = "the registry is about to end; try again when it is back";
+            return ApiError::new(Code::Unavailable, detail);
+        }
+        NoWatch::TooManyOfOne => "watches_of_one_client",
+        NoWatch::TooMany => "watches",
+    };
+    call.registry.metrics.refused(counted);
+    let detail =
+        "so many watches are under way that there is no place for another one; ask now and then instead";
+    ApiError::new(Code::TooManyRequests, detail).with_header(RETRY_AFTER, AGAIN)
 }
 
 /// The events of a watch, with something at once and whenever nothing has changed for a while.
@@ -51,9 +63,10 @@ fn events(watch: Watch) -> impl stream::Stream<Item = io::Result<Bytes>> + Send 
             return Some((Ok(Bytes::from_static(HEARTBEAT.as_bytes())), (watch, false)));
         }
         let event = tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(end) => return None,
             change = watch.next() => Bytes::from(change?.encode()),
             () = tokio::time::sleep(HEARTBEAT_EVERY) => Bytes::from_static(HEARTBEAT.as_bytes()),
-            () = tokio::time::sleep_until(end) => return None,
         };
         Some((Ok(event), (watch, false)))
     })
@@ -68,9 +81,8 @@ pub(crate) fn pushed(
     subject: Option<&xebec_store::Digest>,
 ) {
     let watchers = &call.registry.watchers;
-    // Hosts know images by SHA-256 alone.
-    if let Some(subject) = subject.and_then(|subject| subject.to_string().parse().ok()) {
-        watchers.tell(repository, Change::Referred { subject });
+    if let Some(subject) = subject {
+        watchers.referred(repository, subject);
     }
     let Ok(digest) = digest.to_string().parse() else {
         return;

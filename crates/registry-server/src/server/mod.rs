@@ -66,6 +66,10 @@ impl Server {
     /// # Errors
     /// If the server cannot listen at an address, or the certificate cannot be used.
     pub async fn listen(registry: Arc<Registry>, settings: ServerSettings) -> Result<Self, ServeError> {
+        let limits = &settings.limits;
+        registry
+            .watchers
+            .limit(limits.connections, limits.requests_per_client);
         let certificates = settings.tls.clone().map(Certificates::load).transpose()?;
         let mut listeners = Vec::new();
         for address in &settings.listen {

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
+use xebec_indexing::IndexingSettings;
 use xebec_oci::{Change, Client, ClientConfig, Repository, Watch};
 
 use crate::auth::guard::World;
+use crate::images;
+use crate::indexing::{finish, indexer, push};
 use crate::running::{Running, artifact, code};
 
 /// For what should come at once.
@@ -58,6 +61,27 @@ async fn a_host_hears_of_tags_and_of_what_refers_to_images() {
         subject: digest.to_string().parse().unwrap(),
     };
     assert_eq!(next(&mut watching).await, Some(told));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_hears_when_an_image_is_indexed() {
+    let registry = Running::start().await;
+    let indexer = indexer(&registry, &IndexingSettings::default());
+    let indexer = indexer.within(registry.registry.surroundings());
+    // An image without a configuration that can be read gets no index, so nothing refers to it.
+    registry.push_image("a", "useless", b"no archive").await;
+    let mut watching = watch(&registry, "a").await;
+    finish(&indexer).await;
+    let image = images::image(b"contents");
+    push(&registry, "a", "v1", &image).await;
+    finish(&indexer).await;
+    let digest = image.manifest.digest;
+    let tags = vec!["v1".to_owned()];
+    assert_eq!(next(&mut watching).await, Some(Change::Tagged { tags, digest }));
+    assert_eq!(
+        next(&mut watching).await,
+        Some(Change::Referred { subject: digest })
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

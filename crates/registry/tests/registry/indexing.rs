@@ -18,7 +18,7 @@ use xebec_upstream::{UpstreamSettings, Upstreams};
 use crate::images;
 use crate::running::{Running, artifact};
 
-fn indexer(registry: &Running, settings: &IndexingSettings) -> Indexer {
+pub(crate) fn indexer(registry: &Running, settings: &IndexingSettings) -> Indexer {
     let (store, upstreams) = (
         registry.registry.store.clone(),
         registry.registry.upstreams.clone(),
@@ -27,7 +27,7 @@ fn indexer(registry: &Running, settings: &IndexingSettings) -> Indexer {
 }
 
 /// Does all that is due; how many manifests that were.
-async fn finish(indexer: &Indexer) -> usize {
+pub(crate) async fn finish(indexer: &Indexer) -> usize {
     let mut done = 0;
     while indexer.work_once().await.unwrap() {
         done += 1;
