@@ -7,6 +7,9 @@ pub trait Surroundings: Send + Sync {
 
     /// An attempt to index a manifest came to this: `done`, `not_wholly` or `failed_for_now`.
     fn indexed(&self, outcome: &'static str);
+
+    /// An attempt to predict a runtime image came to this: `done`, `not_needed`, `not_possible` or `failed_for_now`.
+    fn predicted(&self, outcome: &'static str);
 }
 
 /// No registry: everything may be written, and nobody counts.
@@ -18,4 +21,6 @@ impl Surroundings for Alone {
     }
 
     fn indexed(&self, _: &'static str) {}
+
+    fn predicted(&self, _: &'static str) {}
 }

@@ -167,6 +167,10 @@ impl Surroundings for OfIndexer {
     fn indexed(&self, outcome: &'static str) {
         self.metrics.indexed(outcome);
     }
+
+    fn predicted(&self, outcome: &'static str) {
+        self.metrics.predicted(outcome);
+    }
 }
 
 /// Clients that are told to come back are told to do so after this time.

@@ -24,6 +24,7 @@ mod memory;
 mod modes;
 mod moving;
 mod pages;
+mod predicting;
 mod protected;
 mod redirects;
 mod running;
