@@ -9,11 +9,12 @@
 use std::collections::BTreeMap;
 
 use xebec_format::digest::Digest;
+use xebec_format::layer::Section;
 use xebec_format::runtime_image::Zone;
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{Descriptor, ImageManifest, Manifest};
 
-use crate::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG};
+use crate::artifact::{self, ArtifactError, BlobRef, EMPTY_CONFIG, LAYER_ANNOTATION, WINDOWS_TYPE};
 
 /// `artifactType` of the manifest.
 pub const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";
@@ -21,6 +22,11 @@ pub const RUNTIME_IMAGE_TYPE: &str = "application/vnd.xebec.runtime-image.v1";
 pub const RECORDING_TYPE: &str = "application/vnd.xebec.runtime-image.recording.v1";
 /// Media type of a zone.
 pub const ZONE_TYPE: &str = "application/vnd.xebec.runtime-image.zone.v1";
+
+/// Annotation of an artifact whose services are predicted: the digest of the image from whose recording they come.
+pub const PREDICTED_FROM: &str = "dev.xebec.predicted-from";
+/// Largest configuration of an image that travels inside the manifest. Most have a few thousand bytes.
+pub const MAX_INLINE_CONFIG: usize = 64 << 10;
 
 /// Largest recording that travels inside the manifest: in base64 a third more, of the 4 MiB that registries take.
 const MAX_INLINE: usize = 1 << 20;
@@ -53,6 +59,19 @@ pub fn encode(
         subject: Some(subject),
         annotations: BTreeMap::new(),
     }
+}
+
+/// How a recording's artifact lists the windows of a layer whose index its zones carry.
+pub fn windows_descriptor(layer: Digest, windows: &Section) -> Descriptor {
+    let blob = BlobRef {
+        digest: windows.digest,
+        size: windows.size,
+    };
+    let mut descriptor = blob.descriptor(WINDOWS_TYPE);
+    descriptor
+        .annotations
+        .insert(LAYER_ANNOTATION.to_owned(), layer.to_string());
+    descriptor
 }
 
 /// The descriptor of the recording in a manifest that must belong to the image `subject`.

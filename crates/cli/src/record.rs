@@ -18,7 +18,7 @@ use xebec_recordings::recordings::Recordings;
 use crate::args::RecordArgs;
 use crate::progress::Progress;
 use crate::{caller, runtime, text};
-pub(crate) use list::trust;
+pub(crate) use list::{recorded, trust};
 
 /// `xebec record IMAGE [CMD…]`.
 pub(crate) fn record(paths: &Paths, args: &RecordArgs) -> Result<(), Failure> {

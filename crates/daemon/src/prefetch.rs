@@ -228,6 +228,7 @@ mod tests {
             argv: line.split(' ').map(str::to_owned).collect(),
             env: BTreeMap::new(),
             probe: String::new(),
+            predicted: false,
             recorded,
             runs: 1,
             pages: 1,

@@ -1,13 +1,11 @@
 //! The configuration of an image inside the manifest of an artifact, so that a start that asks for the artifact need not ask for it.
 
+use xebec_artifact::recording::MAX_INLINE_CONFIG;
 use xebec_container::Identity;
 use xebec_oci::Descriptor;
 
 /// Annotation of the configuration's descriptor: JSON with the ids of the configuration's `User` by the image's lists.
 pub const USER_ANNOTATION: &str = "dev.xebec.user";
-
-/// Largest configuration of an image that travels inside a manifest. Most have a few thousand bytes.
-const MAX_INLINE_CONFIG: usize = 64 << 10;
 
 /// The configuration of an image, as an artifact of it lists it, with the numbers of its user; `None` where it is too large to travel
 /// inside.

@@ -6,13 +6,18 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::sync::Notify;
 use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact, LayerBlobs};
+use xebec_artifact::recording::RUNTIME_IMAGE_TYPE;
+use xebec_oci::Manifest;
 use xebec_oci::image_config::MAX_CONFIG_SIZE;
-use xebec_store::{Blob, DatabaseConfig, Digest, IndexingTask, LayerOutcome, RepositoryName, Store};
+use xebec_store::{
+    Blob, DatabaseConfig, Digest, IndexingTask, LayerOutcome, ManifestWithin, RepositoryName, Store,
+};
 use xebec_upstream::{UpstreamError, Upstreams};
 
 use crate::image::{self, Image, Layer};
 use crate::known::Note;
 use crate::layer::{self, LayerError};
+use crate::predicting::{self, Outcome, Wanted};
 use crate::publish::{self, here};
 use crate::settings::{IndexingSettings, Signer, SignerError};
 use crate::surroundings::{Alone, Surroundings};
@@ -26,6 +31,8 @@ const MOST_TRIES: u64 = 6;
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// How often the store is asked for what is due, beside each time that something comes.
 const LOOK: Duration = Duration::from_secs(30);
+/// A larger artifact is not read, in bytes.
+const MAX_ARTIFACT: u64 = 4 << 20;
 /// While nothing may be written, it is looked this often whether that has changed.
 const LOOK_AT_MODE: Duration = Duration::from_secs(1);
 
@@ -33,8 +40,9 @@ const LOOK_AT_MODE: Duration = Duration::from_secs(1);
 pub struct Indexer {
     store: Store,
     upstreams: Upstreams,
-    signer: Option<Signer>,
+    signer: Option<Arc<Signer>>,
     jobs: usize,
+    predicts: bool,
     /// Told when a manifest has come.
     arrived: Arc<Notify>,
     /// The registry that it is a part of: nothing is begun while nothing may be written there.
@@ -55,8 +63,9 @@ impl Indexer {
         Ok(Self {
             store,
             upstreams,
-            signer: settings.signer()?,
+            signer: settings.signer()?.map(Arc::new),
             jobs: settings.jobs.max(1),
+            predicts: settings.predict,
             arrived,
             surroundings: Arc::new(Alone),
         })
@@ -154,10 +163,23 @@ impl Indexer {
         let Some(image) = image else {
             return Ok(None);
         };
-        if self.is_listed(task).await? {
-            return Ok(None);
+        let (indexes, problems) = match self.listed(task).await? {
+            Some(listed) => (listed, Vec::new()),
+            None => self.index_layers(repository, &image).await?,
+        };
+        if problems.is_empty() && self.predicts {
+            self.predict(repository, image, indexes).await?;
         }
-        let config = self.config(repository, &image).await?;
+        Ok((!problems.is_empty()).then(|| problems.join("; ")))
+    }
+
+    /// Indexes an image's layers and lists their indexes in an artifact; says which layers could not be indexed.
+    async fn index_layers(
+        &self,
+        repository: &RepositoryName,
+        image: &Image,
+    ) -> Result<(Artifact, Vec<String>), LayerError> {
+        let config = self.config(repository, image).await?;
         let (mut artifact, mut problems) = (Artifact::default(), Vec::new());
         for layer in image.layers(&config).map_err(LayerError::Never)? {
             match self.layer(repository, layer).await {
@@ -171,18 +193,82 @@ impl Indexer {
             }
         }
         if !artifact.layers.is_empty() {
-            let digest = publish::publish(&self.store, repository, &image, &artifact).await?;
+            let digest = publish::publish(&self.store, repository, image, &artifact).await?;
             if let Some(signer) = &self.signer {
                 publish::sign(&self.store, repository, signer, digest).await?;
             }
-            self.surroundings.referred(repository, &task.manifest);
-            tracing::info!(%repository, manifest = %task.manifest, artifact = %digest, "indexed");
+            self.surroundings
+                .referred(repository, &here(image.descriptor.digest));
+            tracing::info!(%repository, manifest = %image.descriptor.digest, artifact = %digest, "indexed");
         }
-        Ok((!problems.is_empty()).then(|| problems.join("; ")))
+        Ok((artifact, problems))
     }
 
-    /// Whether the image has an index artifact: pushed by somebody, or listed by its upstream.
-    async fn is_listed(&self, task: &IndexingTask) -> Result<bool, LayerError> {
+    /// Makes a runtime image of what was recorded of an earlier version. That nothing can be predicted is no problem of the image: it is
+    /// said in the log, and not tried again.
+    async fn predict(
+        &self,
+        repository: &RepositoryName,
+        image: Image,
+        indexes: Artifact,
+    ) -> Result<(), LayerError> {
+        let before = self.store.subjects_of_type(repository, RUNTIME_IMAGE_TYPE, 1);
+        if before.await?.is_empty() {
+            return Ok(());
+        }
+        let manifest = image.descriptor.digest;
+        let outcome = match self.config(repository, &image).await {
+            Ok(config) => {
+                let signer = match self.has_made(&indexes).await? {
+                    true => self.signer.clone(),
+                    false => None,
+                };
+                let wanted = Wanted {
+                    repository: repository.clone(),
+                    image,
+                    config,
+                    indexes,
+                    signer,
+                };
+                predicting::predict(&self.store, wanted).await
+            }
+            Err(error) => Err(error),
+        };
+        self.surroundings.predicted(match &outcome {
+            Ok(Outcome::Predicted(_)) => "done",
+            Ok(Outcome::Recorded | Outcome::NothingBefore) => "not_needed",
+            Err(LayerError::Now(_)) => "failed_for_now",
+            Err(_) => "not_possible",
+        });
+        match outcome {
+            Ok(Outcome::Predicted(artifact)) => {
+                self.surroundings.referred(repository, &here(manifest));
+                tracing::info!(%repository, %manifest, %artifact, "a runtime image is predicted");
+            }
+            Ok(Outcome::Recorded | Outcome::NothingBefore) => {}
+            Err(LayerError::Never(problem) | LayerError::Here(problem)) => {
+                tracing::info!(%repository, %manifest, "no runtime image is predicted: {problem}");
+            }
+            Err(passing @ LayerError::Now(_)) => return Err(passing),
+        }
+        Ok(())
+    }
+
+    /// Whether this registry has made all these indexes. It vouches for no others.
+    async fn has_made(&self, indexes: &Artifact) -> Result<bool, LayerError> {
+        for (layer, blobs) in &indexes.layers {
+            let Some(LayerOutcome::Made(text)) = self.store.layer_outcome(&here(*layer)).await? else {
+                return Ok(false);
+            };
+            if Note::read(&text).is_none_or(|note| note.blobs() != *blobs) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The index artifact that the image has, pushed by somebody or listed by its upstream; none in it if it cannot be read.
+    async fn listed(&self, task: &IndexingTask) -> Result<Option<Artifact>, LayerError> {
         let (repository, subject) = (&task.repository, &task.manifest);
         if let Some(upstream) = self.upstreams.of(repository) {
             upstream
@@ -194,7 +280,21 @@ impl Indexer {
             .store
             .bare_referrers(repository, subject, Some(ARTIFACT_TYPE), 1, None)
             .await?;
-        Ok(!listed.items.is_empty())
+        let Some(first) = listed.items.first() else {
+            return Ok(None);
+        };
+        let found = self
+            .store
+            .manifest_within(repository, &first.digest, MAX_ARTIFACT)
+            .await?;
+        let Some(ManifestWithin::Whole(found)) = found else {
+            return Ok(Some(Artifact::default()));
+        };
+        let parsed = Manifest::parse(&found.content, Some(&found.media_type)).ok();
+        let subject = subject.to_string().parse().ok();
+        let artifact = parsed.zip(subject);
+        let artifact = artifact.and_then(|(manifest, subject)| Artifact::decode(manifest, subject).ok());
+        Ok(Some(artifact.unwrap_or_default()))
     }
 
     async fn config(&self, repository: &RepositoryName, image: &Image) -> Result<Vec<u8>, LayerError> {

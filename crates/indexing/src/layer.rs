@@ -14,7 +14,7 @@ use crate::image::Layer;
 
 /// The priority of a thread that indexes, by nice(2): where others want all of a processor it gets a tenth of it. At the lowest one, 19,
 /// it got a seventieth, and on a busy host an image that was pushed had no index after two minutes.
-const NICE: i32 = 10;
+pub(crate) const NICE: i32 = 10;
 /// Most bytes of a compressed frame: it is held in memory, beside what serves clients.
 const MAX_FRAME: u64 = 256 << 20;
 

@@ -6,6 +6,7 @@
 //! answer to a push never waits for it.
 //!
 //! * [`settings`]: what the configuration says; `image`: what is to be indexed of a manifest.
+//! * `predicting`: a runtime image for a new version of an image that was recorded.
 //! * `surroundings`: what it asks of the registry that it is a part of, and tells it.
 //! * `layer`: one layer's index; `known`: those that were made for another image; `publish`: the artifact, and its signature.
 //!
@@ -19,6 +20,7 @@ mod image;
 mod indexer;
 mod known;
 mod layer;
+mod predicting;
 mod publish;
 pub mod settings;
 mod surroundings;

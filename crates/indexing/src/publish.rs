@@ -3,6 +3,7 @@
 use std::io;
 
 use bytes::Bytes;
+use futures_util::Stream;
 use xebec_artifact::artifact::{Artifact, EMPTY_CONFIG};
 use xebec_artifact::made::MadeIndex;
 use xebec_format::digest::Digest;
@@ -25,13 +26,24 @@ pub(crate) fn here(digest: Digest) -> xebec_store::Digest {
 
 /// Keeps bytes as a blob of the repository.
 pub(crate) async fn keep(store: &Store, repository: &RepositoryName, bytes: Bytes) -> Result<(), LayerError> {
-    let digest = here(Digest::of(&bytes));
+    let digest = Digest::of(&bytes);
+    let parts = futures_util::stream::iter([Ok::<_, io::Error>(bytes)]);
+    keep_parts(store, repository, digest, parts).await
+}
+
+/// Keeps bytes that come in parts as a blob of the repository.
+pub(crate) async fn keep_parts(
+    store: &Store,
+    repository: &RepositoryName,
+    digest: Digest,
+    parts: impl Stream<Item = io::Result<Bytes>> + Send + Unpin,
+) -> Result<(), LayerError> {
+    let digest = here(digest);
     if store.adopt_blob(repository, &digest).await?.is_some() {
         return Ok(());
     }
     let id = store.begin_upload(repository).await?;
-    let body = futures_util::stream::iter([Ok::<_, io::Error>(bytes)]);
-    match store.append(repository, &id, None, body).await {
+    match store.append(repository, &id, None, parts).await {
         Ok(_) => {}
         Err(AppendError::Store(error)) => return Err(error.into()),
         Err(error) => return Err(LayerError::Now(error.to_string())),
@@ -74,7 +86,8 @@ pub(crate) async fn publish(
     Ok(digest)
 }
 
-async fn put(
+/// Records the manifest of an artifact.
+pub(crate) async fn put(
     store: &Store,
     repository: &RepositoryName,
     content: Vec<u8>,

@@ -13,7 +13,9 @@ pub struct IndexingSettings {
     pub enabled: bool,
     /// Layers that are read at the same time.
     pub jobs: usize,
-    /// The private key that signs index artifacts, as `xebec keys` and cosign write it; its password is in the environment.
+    /// Whether a new version of an image that was recorded gets a predicted runtime image.
+    pub predict: bool,
+    /// The private key that signs index artifacts and predicted runtime images, as `xebec keys` and cosign write it; its password is in the environment.
     pub sign_key: Option<PathBuf>,
     /// `host[:port]` by which hosts call this registry. A signature says it.
     pub name: Option<String>,
@@ -24,6 +26,7 @@ impl Default for IndexingSettings {
         Self {
             enabled: true,
             jobs: 1,
+            predict: true,
             sign_key: None,
             name: None,
         }

@@ -12,6 +12,9 @@ pub trait Surroundings: Send + Sync {
 
     /// Something that the indexer made refers to this manifest now.
     fn referred(&self, repository: &RepositoryName, manifest: &Digest);
+
+    /// An attempt to predict a runtime image came to this: `done`, `not_needed`, `not_possible` or `failed_for_now`.
+    fn predicted(&self, outcome: &'static str);
 }
 
 /// No registry: everything may be written, and nobody counts.
@@ -25,4 +28,6 @@ impl Surroundings for Alone {
     fn indexed(&self, _: &'static str) {}
 
     fn referred(&self, _: &RepositoryName, _: &Digest) {}
+
+    fn predicted(&self, _: &'static str) {}
 }

@@ -88,7 +88,12 @@ impl<'a> Wanted<'a> {
         // Variables that the image does not set may be the user's.
         let same = same.max_by_key(|compared| {
             let key = &compared.service.key;
-            (Reverse(compared.lacking), key.env.len(), compared.date)
+            (
+                Reverse(compared.lacking),
+                key.env.len(),
+                compared.is_real,
+                compared.date,
+            )
         });
         match same {
             Some(same) if !self.is_said_later || same.lacking == 0 => Some(*same),
@@ -106,6 +111,7 @@ impl<'a> Wanted<'a> {
             likeness,
             is_line: self.argv.len() == words && likeness == words,
             lacking: self.lacking(&service.key),
+            is_real: !service.is_predicted(),
             date: self.date(service),
         }
     }
@@ -142,6 +148,8 @@ struct Compared<'r> {
     is_line: bool,
     /// How many of its variables the image does not set to its values.
     lacking: usize,
+    /// It was recorded, not predicted.
+    is_real: bool,
     /// When it was recorded.
     date: u64,
 }
@@ -152,11 +160,13 @@ impl<'r> Compared<'r> {
         (is_exact, self.is_line, self.closeness())
     }
 
-    /// How like it is to the one that is wanted: words first, then variables, then which was recorded last.
-    fn closeness(&self) -> (usize, bool, u64, &'r [String]) {
+    /// How like it is to the one that is wanted: words first, then variables, then that it was recorded and not predicted, then which was
+    /// recorded last.
+    fn closeness(&self) -> (usize, bool, bool, u64, &'r [String]) {
         (
             self.likeness,
             self.lacking == 0,
+            self.is_real,
             self.date,
             &self.service.key.argv,
         )
@@ -302,6 +312,27 @@ mod tests {
             chosen(&WantedService::default(), users).unwrap(),
             "0: entry web 9"
         );
+    }
+
+    #[test]
+    fn what_was_recorded_counts_before_what_is_predicted() {
+        let predicted = |argv: &str, recorded| Service {
+            recorder: "xebec-registry 1 predict".to_owned(),
+            ..service(argv, recorded, &[])
+        };
+        let all = [
+            vec![predicted("entry web", 9)],
+            vec![service("entry web", 1, &[])],
+            vec![predicted("entry worker", 8)],
+        ];
+        assert_eq!(chosen(&WantedService::default(), &all).unwrap(), "1: entry web 1");
+        assert_eq!(chosen(&later(), &all).unwrap(), "1: entry web 1");
+        assert_eq!(
+            chosen(&WantedService::default(), &all[..1]).unwrap(),
+            "0: entry web 9"
+        );
+        let like = [vec![predicted("entry a", 9)], vec![service("entry b", 1, &[])]];
+        assert_eq!(chosen(&later(), &like).unwrap(), "1: entry b 1");
     }
 
     #[test]

@@ -362,6 +362,7 @@ mod tests {
                 argv: vec![name.to_owned(), "--verbose".to_owned()],
                 env: Default::default(),
                 probe: "port:80".to_owned(),
+                predicted: false,
                 recorded: 0,
                 runs: 3,
                 pages: runs,

@@ -7,12 +7,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use xebec_artifact::artifact::{BlobRef, LAYER_ANNOTATION, WINDOWS_TYPE};
 use xebec_cache::store::{LayerKey, Store};
-use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, Section};
 use xebec_format::runtime_image::{BundledIndex, RecordedLayer, Recording, Zone};
-use xebec_oci::Descriptor;
 use xebec_protocol::failure::{Failure, FailureKind};
 
 /// Most bytes of indexes that one zone carries; the rest comes from the index artifact.
@@ -131,17 +128,4 @@ pub(crate) fn windows(store: &Store, recording: &Recording) -> Result<Vec<(Layer
         windows.extend(index.windows.map(|section| (key, section)));
     }
     Ok(windows)
-}
-
-/// How an artifact lists a layer's windows.
-pub(crate) fn windows_descriptor(layer: Digest, windows: &Section) -> Descriptor {
-    let blob = BlobRef {
-        digest: windows.digest,
-        size: windows.size,
-    };
-    let mut descriptor = blob.descriptor(WINDOWS_TYPE);
-    descriptor
-        .annotations
-        .insert(LAYER_ANNOTATION.to_owned(), layer.to_string());
-    descriptor
 }

@@ -121,8 +121,8 @@ impl Wanted {
     }
 
     /// The service in a recording. If it is not known yet what will run and the image's own command is not in it, the one that is
-    /// most like that command: the words that both begin with count first, then variables, then which was recorded last. Services of
-    /// one merge are equally new, and their words decide.
+    /// most like that command: the words that both begin with count first, then variables, then that it was recorded and not predicted,
+    /// then which was recorded last. Services of one merge are equally new, and their words decide.
     fn service_or_default<'a>(&self, recording: &'a Recording) -> Option<&'a Service> {
         let exact = self.service_in(recording);
         if exact.is_some() || !self.is_said_later {
@@ -132,15 +132,18 @@ impl Wanted {
         all.max_by_key(|service| {
             let key = &service.key;
             let likeness = (self.likeness(key), self.has_variables(key));
-            (likeness, date(service), &key.argv)
+            (likeness, !service.is_predicted(), date(service), &key.argv)
         })
     }
 
-    /// How good an admitted service is for this one: the very service first, then its root of trust, then how like it is.
+    /// How good an admitted service is for this one: the very service first, then its root of trust, then how like it is. Of equals, one
+    /// that was recorded is better than one that is predicted, however new.
     fn rank(&self, service: &Service, root: Root) -> impl Ord + use<> {
         let key = &service.key;
         let likeness = (self.likeness(key), self.has_variables(key));
-        (self.is(key), root, likeness, date(service), key.argv.clone())
+        let is_real = !service.is_predicted();
+        let argv = key.argv.clone();
+        (self.is(key), root, likeness, is_real, date(service), argv)
     }
 
     /// How many words of a command are the first ones of the one that is wanted.
@@ -283,7 +286,8 @@ impl<'a> Choice<'a> {
         evidence.root(&self.policy, &self.repository, self.found.naming())
     }
 
-    /// The admitted recording with the strongest root, of equals the one most like the wanted service, then the newest; and why
+    /// The admitted recording with the strongest root, of equals the one most like the wanted service, then one that is not predicted, then
+    /// the newest; and why
     /// one that fits was refused. One of the very service comes before all that are not.
     fn best(
         &self,
@@ -484,6 +488,41 @@ mod tests {
         assert_eq!(equally_new(["b", "a"]), equally_new(["a", "b"]));
         assert_eq!(taken("entry other", false, &all), None);
         assert_eq!(taken("", true, &[]), None);
+    }
+
+    #[test]
+    fn a_prediction_is_worse_than_what_was_recorded_and_better_than_less_trust() {
+        let wanted = |is_said_later| Wanted {
+            argv: words("web"),
+            env: Vec::new(),
+            is_said_later,
+        };
+        let predicted = |recorded| Service {
+            recorder: "xebec-registry 1 predict".to_owned(),
+            ..service("web", recorded, &[])
+        };
+        let ranks = [
+            (predicted(1), Root::Signed),
+            (service("web", 2, &[]), Root::Registry),
+            (service("web", 1, &[]), Root::Registry),
+            (predicted(9), Root::Registry),
+            (predicted(8), Root::Registry),
+        ];
+        for is_said_later in [false, true] {
+            let wanted = wanted(is_said_later);
+            let ranks = ranks.iter().map(|(service, root)| wanted.rank(service, *root));
+            assert!(
+                ranks
+                    .collect::<Vec<_>>()
+                    .is_sorted_by(|better, worse| better > worse)
+            );
+        }
+        let other = |name: &str, recorder: &str, recorded| Service {
+            recorder: recorder.to_owned(),
+            ..service(name, recorded, &[])
+        };
+        let both = [other("a", "xebec 1 merge", 1), other("b", "xebec 1 predict", 9)];
+        assert_eq!(taken("other", true, &both).unwrap(), "a 1");
     }
 
     #[test]

@@ -466,7 +466,7 @@ async fn push(
     }
     let windows = windows
         .iter()
-        .map(|(key, section)| bundled_indexes::windows_descriptor(key.layer, section));
+        .map(|(key, section)| recording::windows_descriptor(key.layer, section));
     let subject = BlobRef {
         digest: found.manifest_digest,
         size: found.manifest_bytes.len() as u64,

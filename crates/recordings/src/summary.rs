@@ -21,7 +21,7 @@ pub struct RuntimeImages {
     pub manifest: Digest,
     /// Size of its layers, compressed, in bytes.
     pub image_bytes: u64,
-    /// The services that were recorded, newest first.
+    /// The services that were recorded, newest first, and then those that are predicted.
     pub services: Vec<RecordedService>,
 }
 
@@ -50,7 +50,9 @@ pub struct RecordedService {
     pub env: BTreeMap<String, String>,
     /// How it was known that its start was over.
     pub probe: String,
-    /// When it was recorded, in seconds since 1970.
+    /// Whether no host has run it: its pages are predicted from a recording of an earlier version of the image.
+    pub predicted: bool,
+    /// When it was recorded, in seconds since 1970; of a predicted one, when that earlier recording was made.
     pub recorded: u64,
     /// How often it was run.
     pub runs: u8,
@@ -120,7 +122,7 @@ impl Recordings {
                 judged(service, &root)
             }));
         }
-        services.sort_by_key(|service| std::cmp::Reverse(service.recorded));
+        services.sort_by_key(|service| (service.predicted, std::cmp::Reverse(service.recorded)));
         Ok(RuntimeImages {
             reference: found.reference.to_string(),
             manifest: found.manifest_digest,
@@ -172,6 +174,7 @@ pub(super) fn recorded(recording: &Recording, service: &Service, name: Digest, o
         argv: service.key.argv.clone(),
         env: service.key.env.clone(),
         probe: service.probe.clone(),
+        predicted: service.is_predicted(),
         recorded: service.recorded,
         runs: service.runs,
         pages: pages(false),
@@ -197,6 +200,7 @@ mod tests {
             argv: Vec::new(),
             env: BTreeMap::new(),
             probe: String::new(),
+            predicted: false,
             recorded: 0,
             runs: 1,
             pages: 0,

@@ -51,6 +51,7 @@ pub struct Metrics {
     received: Counter,
     sent: Counter,
     indexed: Family<OutcomeLabel, Counter>,
+    predicted: Family<OutcomeLabel, Counter>,
     deduplicated: Family<OutcomeLabel, Counter>,
     collections: Family<OutcomeLabel, Counter>,
     collected: Counter,
@@ -76,6 +77,7 @@ impl Metrics {
             received: Counter::default(),
             sent: Counter::default(),
             indexed: Family::default(),
+            predicted: Family::default(),
             deduplicated: Family::default(),
             collections: Family::default(),
             collected: Counter::default(),
@@ -125,6 +127,11 @@ impl Metrics {
     /// An attempt to index a manifest came to this.
     pub fn indexed(&self, outcome: &'static str) {
         self.indexed.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// An attempt to predict a runtime image came to this.
+    pub fn predicted(&self, outcome: &'static str) {
+        self.predicted.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// An attempt to take a blob apart came to this.
@@ -182,6 +189,8 @@ impl Metrics {
         registry.register_with_unit("sent", "Bytes of answers' bodies", Unit::Bytes, self.sent.clone());
         let help = "Attempts to index a manifest by what they came to";
         registry.register("indexed", help, self.indexed.clone());
+        let help = "Attempts to predict a runtime image by what they came to";
+        registry.register("predicted", help, self.predicted.clone());
         let help = "Attempts to take a blob apart, so that each file is kept once, by what they came to";
         registry.register("deduplicated", help, self.deduplicated.clone());
         registry.register(

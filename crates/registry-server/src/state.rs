@@ -178,6 +178,10 @@ impl Surroundings for OfIndexer {
     fn referred(&self, repository: &RepositoryName, manifest: &Digest) {
         self.watchers.referred(repository, manifest);
     }
+
+    fn predicted(&self, outcome: &'static str) {
+        self.metrics.predicted(outcome);
+    }
 }
 
 /// Clients that are told to come back are told to do so after this time.

@@ -46,6 +46,7 @@ pub(crate) fn cases() -> Vec<Case> {
         case("user", starts::user),
         case("native-one-request", native::one_request),
         case("native-update", native::update),
+        case("native-predicted", native::predicted),
         case("native-killed", native::killed),
         case("ahead-command", ahead::command),
         case("ahead-complete", ahead::complete),

@@ -13,7 +13,7 @@ use xebec_recordings::recordings::Recordings;
 
 use crate::args::{ImageArgs, InspectArgs};
 use crate::footnotes::Footnotes;
-use crate::record::trust;
+use crate::record::{recorded, trust};
 use crate::{caller, runtime, text};
 
 /// The facts about an image that this host has, and those that its registry tells.
@@ -184,7 +184,7 @@ fn list_runtime_images(recordings: &Recordings, image: &ImageArgs, json: bool) -
             text::size(service.stored_bytes),
             text::share(service.stored_bytes, found.image_bytes),
             trust(service, &mut notes),
-            text::ago(now.saturating_sub(service.recorded)),
+            recorded(service, now),
             service.recording.short(),
         ]);
     }

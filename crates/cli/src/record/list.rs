@@ -68,7 +68,7 @@ fn print(images: &[KeptImage]) {
                 name.clone(),
                 service.words(),
                 service.pages.to_string(),
-                text::ago(now.saturating_sub(service.recorded)),
+                recorded(service, now),
                 trust(service, &mut notes),
                 place(service).to_owned(),
                 service.recording.short(),
@@ -86,6 +86,14 @@ pub(crate) fn trust(service: &RecordedService, notes: &mut Footnotes) -> String 
     match service.refused.as_deref() {
         Some(reason) => format!("{word}{}", notes.mark(Some(reason))),
         None => word.to_owned(),
+    }
+}
+
+/// How long ago a service was recorded, or that it was not.
+pub(crate) fn recorded(service: &RecordedService, now: u64) -> String {
+    match service.predicted {
+        true => "predicted".to_owned(),
+        false => text::ago(now.saturating_sub(service.recorded)),
     }
 }
 

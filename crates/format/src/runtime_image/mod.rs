@@ -132,6 +132,16 @@ pub struct Service {
     pub touched: Vec<SeenRun>,
 }
 
+/// How the recorder of a service ends that no host has run: its pages are predicted from a recording of an earlier version of the image.
+pub const PREDICTED: &str = " predict";
+
+impl Service {
+    /// Whether its pages are predicted, so that a recording of it counts more.
+    pub fn is_predicted(&self) -> bool {
+        self.recorder.ends_with(PREDICTED)
+    }
+}
+
 /// A blob that holds segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zone {

@@ -11,7 +11,7 @@ mod order;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use xebec_format::runtime_image::{PageRun, SeenRun, Service};
+use xebec_format::runtime_image::{PREDICTED, PageRun, SeenRun, Service};
 
 use crate::find::date;
 use crate::profile::Profile;
@@ -33,9 +33,12 @@ fn is_merged(service: &Service) -> bool {
     service.recorder.ends_with(MERGED)
 }
 
-/// The recordings of one service that count, newest first: back to the last one that was folded. `service_of` gives the service of
-/// an item.
+/// The recordings of one service that count, newest first: back to the last one that was folded. One that is predicted counts only where
+/// none was made: it says what a start may read, not what one did read. `service_of` gives the service of an item.
 pub(super) fn standing<T>(mut all: Vec<T>, service_of: impl Fn(&T) -> &Service) -> Vec<T> {
+    if all.iter().any(|item| !service_of(item).is_predicted()) {
+        all.retain(|item| !service_of(item).is_predicted());
+    }
     all.sort_by_key(|item| Reverse(date(service_of(item))));
     let last = all.iter().position(|item| is_merged(service_of(item)));
     all.truncate(last.map_or(all.len(), |last| last + 1));
@@ -135,20 +138,21 @@ fn fold_recorded(recordings: &[Service], profiles: &[Profile], limit: Limit, now
             .for_each(|page| *seen.entry(*page).or_default() += 1);
     }
     let knowing = profiles.iter().filter(|start| start.knows).count() as u64;
-    let runs = recordings
-        .iter()
-        .map(|service| u64::from(service.runs))
-        .sum::<u64>()
-        + knowing;
+    // No start was run for what is predicted.
+    let run = recordings.iter().filter(|service| !service.is_predicted());
+    let runs = run.map(|service| u64::from(service.runs)).sum::<u64>() + knowing;
     let scale = Scale(runs);
     let seen_of = |page: &Page| scale.seen(seen.get(page).copied().unwrap_or(1));
+    // What is predicted stays so until a start has said something of it.
+    let is_predicted = profiles.is_empty() && recordings.iter().all(Service::is_predicted);
+    let how = if is_predicted { PREDICTED } else { MERGED };
     let touched = seen_runs(kept.iter().chain(&added).copied(), seen_of);
     let service = Service {
         key: newest.key.clone(),
         probe: newest.probe.clone(),
         recorded: after(recordings, now),
         runs: scale.runs(),
-        recorder: format!("xebec {}{MERGED}", env!("CARGO_PKG_VERSION")),
+        recorder: format!("xebec {}{how}", env!("CARGO_PKG_VERSION")),
         touched,
     };
     Some(Folded {
@@ -182,7 +186,9 @@ impl Recorded {
             let order: Vec<Page> = touched.flat_map(|seen| pages(&seen.run)).collect();
             for touched in &recording.touched {
                 for page in pages(&touched.run) {
-                    *this.seen.entry(page).or_default() += u64::from(touched.seen);
+                    if !recording.is_predicted() {
+                        *this.seen.entry(page).or_default() += u64::from(touched.seen);
+                    }
                     this.last_seen.entry(page).or_insert(recording.recorded);
                 }
             }
@@ -386,6 +392,33 @@ mod tests {
             .map(|s| s.recorded)
             .collect();
         assert_eq!(times, [300, 100]);
+    }
+
+    #[test]
+    fn what_is_predicted_is_a_hint_until_a_start_has_said_something() {
+        let predicted = Service {
+            recorder: "xebec-registry 1 predict".to_owned(),
+            ..recorded(300, 1, &[(1, 1), (2, 1), (3, 1)])
+        };
+        let both = vec![predicted.clone(), recorded(100, 2, &[(9, 2)])];
+        let standing_times: Vec<u64> = standing(both, |service| service)
+            .iter()
+            .map(|s| s.recorded)
+            .collect();
+        assert_eq!(standing_times, [100], "it is left out where there is a recording");
+        let alone = [predicted];
+        let folded = |profiles: &[Profile]| fold(&alone, profiles, Limit::default(), NOW).unwrap();
+        let hint = folded(&[]);
+        assert!(hint.service.is_predicted(), "nothing has confirmed it");
+        let starts: Vec<Profile> = (400..404)
+            .map(|when| profile(when, &[7], Some(&[1, 2])))
+            .collect();
+        let confirmed = folded(&starts);
+        assert!(is_merged(&confirmed.service));
+        // Four starts ran it; the prediction is no run.
+        assert_eq!(confirmed.service.runs, 4);
+        assert_eq!(seen(&confirmed), [(1, 4), (2, 4), (7, 4)]);
+        assert_eq!(confirmed.dropped, 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::try_join_all;
 use xebec_artifact::artifact::Artifact;
 use xebec_artifact::own_table::has_table_of_contents;
+use xebec_artifact::recording::{PREDICTED_FROM, RUNTIME_IMAGE_TYPE};
 use xebec_oci::{Descriptor, ImageManifest, Index, Manifest};
 use xebec_store::{Digest, Manifest as Stored, RepositoryName, Result, Store, TagRecord};
 use xebec_trust::ARTIFACT_TYPE;
@@ -190,7 +191,6 @@ pub async fn image(
         None => 0,
     };
     let tags = store.tags_of(name, digest, ROWS).await?.into_iter();
-    let referrers = store.bare_referrers(name, digest, None, ROWS, None).await?.items;
     Ok(Some(Image {
         host: place.host.to_owned(),
         upstream: place.upstream.map(str::to_owned),
@@ -203,20 +203,32 @@ pub async fn image(
         subject: stored.subject.as_ref().map(ToString::to_string),
         parts,
         more_parts,
-        referrers: referrers
-            .into_iter()
-            .map(|referrer| {
-                let artifact_type = referrer.artifact_type.unwrap_or_default();
-                Referrer {
-                    digest: referrer.digest.to_string(),
-                    kind: kind(&artifact_type).to_owned(),
-                    artifact_type,
-                    size: referrer.size,
-                }
-            })
-            .collect(),
+        referrers: referrers(store, name, digest).await?,
         laziness: laziness(store, name, digest, manifest.as_ref()).await?,
     }))
+}
+
+/// What refers to a manifest.
+async fn referrers(store: &Store, name: &RepositoryName, digest: &Digest) -> Result<Vec<Referrer>> {
+    let all = store.bare_referrers(name, digest, None, ROWS, None).await?.items;
+    let recordings = store.referrers(name, digest, Some(RUNTIME_IMAGE_TYPE), ROWS, None);
+    let recordings = recordings.await?.items.into_iter();
+    let predicted = recordings.filter(|item| item.annotations.contains_key(PREDICTED_FROM));
+    let predicted: BTreeSet<Digest> = predicted.map(|item| item.digest).collect();
+    let shown = all.into_iter().map(|referrer| {
+        let artifact_type = referrer.artifact_type.unwrap_or_default();
+        let kind = match predicted.contains(&referrer.digest) {
+            true => "recording of starts, predicted",
+            false => kind(&artifact_type),
+        };
+        Referrer {
+            digest: referrer.digest.to_string(),
+            kind: kind.to_owned(),
+            artifact_type,
+            size: referrer.size,
+        }
+    });
+    Ok(shown.collect())
 }
 
 /// A manifest that is an image or an index of images by digests of SHA-256.

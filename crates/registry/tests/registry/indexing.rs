@@ -49,7 +49,7 @@ pub(crate) async fn push(registry: &Running, repository: &str, tag: &str, image:
     assert_eq!(answer.status(), 201, "{}", answer.text().await.unwrap());
 }
 
-fn name(text: &str) -> RepositoryName {
+pub(crate) fn name(text: &str) -> RepositoryName {
     text.parse().unwrap()
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn listed(store: &Store, repository: &str, image: &Image) -> Ve
     artifacts
 }
 
-async fn blob(registry: &Running, repository: &str, digest: impl std::fmt::Display) -> Vec<u8> {
+pub(crate) async fn blob(registry: &Running, repository: &str, digest: impl std::fmt::Display) -> Vec<u8> {
     let answer = registry.get(&format!("/v2/{repository}/blobs/{digest}")).await;
     assert_eq!(answer.status(), 200);
     answer.bytes().await.unwrap().to_vec()

@@ -25,6 +25,7 @@ mod memory;
 mod modes;
 mod moving;
 mod pages;
+mod predicting;
 mod protected;
 mod redirects;
 mod running;

@@ -269,6 +269,28 @@ impl Store {
         }
     }
 
+    /// The subjects of a repository to which manifests of this artifact type refer, those first to which the newest of them refer. They
+    /// need not be here.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn subjects_of_type(
+        &self,
+        repository: &RepositoryName,
+        artifact_type: &str,
+        n: usize,
+    ) -> Result<Vec<Digest>> {
+        let (repository, artifact_type) = (repository.clone(), artifact_type.to_owned());
+        self.read_records(
+            "list the subjects of artifacts",
+            move |tx| match repositories::find(tx, &repository)? {
+                Some(id) => referrers::subjects_of_type(tx, id, &artifact_type, n),
+                None => Ok(Vec::new()),
+            },
+        )
+        .await
+    }
+
     /// A manifest that another one refers to, by the beginning of its digest, if there is one.
     ///
     /// # Errors

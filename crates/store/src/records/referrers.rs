@@ -105,6 +105,22 @@ fn annotated(
     Ok(Page { items, next })
 }
 
+/// The subjects of manifests of a type, those with the newest of them first.
+pub(crate) fn subjects_of_type(
+    tx: &mut dyn Transaction,
+    repository: i64,
+    artifact_type: &str,
+    n: usize,
+) -> Result<Vec<Digest>, DatabaseError> {
+    let rows = tx.query(
+        "SELECT subject, MAX(created) AS newest FROM manifests
+         WHERE repository = $1 AND artifact_type = $2 AND subject IS NOT NULL
+         GROUP BY subject ORDER BY newest DESC, subject LIMIT $3",
+        &[repository.into(), artifact_type.into(), n.into()],
+    )?;
+    rows.into_iter().map(|mut row| row.parsed(0)).collect()
+}
+
 /// The subject of some manifest, by the beginning of the subject's digest.
 pub(crate) fn subject_beginning(
     tx: &mut dyn Transaction,

@@ -9,6 +9,7 @@ use xebec_testkit::image::Image;
 
 use super::support::{STRAY, Service, expect_recorded, number, strays};
 use crate::cases::registry::missing;
+use crate::lab::expect_contents;
 use crate::registry::OwnRegistry;
 use crate::runner::Outcome;
 use crate::world::{World, run};
@@ -142,6 +143,91 @@ pub(super) fn update(world: &World) -> Result<Outcome> {
         asked(&silent)?,
         number(&silent, "/network/bytes")?,
     )))
+}
+
+/// The next version of an image, of which one file has changed, starts by what the registry predicts before any host has run it. Once it is
+/// recorded, the recording counts.
+pub(super) fn predicted(world: &World) -> Result<Outcome> {
+    if let Some(skipped) = missing(&["skopeo"]) {
+        return Ok(skipped);
+    }
+    let registry = OwnRegistry::start(world, "own-registry", "")?;
+    let service = Service::new(world)?;
+    let lab = &service.lab;
+    let reference = push(&service, &registry, &service.image, "1")?;
+    service.record("recorder", &[&reference])?;
+    let changed: Vec<u8> = service
+        .file("start/b")?
+        .iter()
+        .rev()
+        .take(600_000)
+        .copied()
+        .collect();
+    let next = service.next_version("start/b", &changed)?;
+    push(&service, &registry, &next, "2")?;
+    let predicted = predicted_of(&registry, &next)?;
+    let told = lab.xebec("looking", &["inspect", "--runtime-image", &reference])?;
+    told.expect(0, &["predicted"])?;
+
+    let first = service.start("root", &[&reference])?;
+    expect_recorded(&first)?;
+    let loaded = |stats: &Value| stats["runtime_image"]["recording"].clone();
+    ensure!(loaded(&first) == predicted, "not by {predicted}: {first:#}");
+    ensure!(asked(&first)? <= 2 + strays(&first)?, "{first:#}");
+    let mnt = lab.mount("root", &reference, &[])?;
+    expect_contents(&mnt.join("start/b"), &changed)?;
+    expect_contents(&mnt.join("start/a"), service.file("start/a")?)?;
+    lab.umount("root", &mnt)?;
+    service.expect_sound("root", &reference)?;
+
+    let recorded = service.record("recorder", &[&reference])?;
+    let plainly = format!("[registries.\"{}\"]\nnative = false\n", registry.address);
+    lab.registries("plain", &plainly)?;
+    let mut starts = Vec::new();
+    for root in ["native", "plain"] {
+        let stats = service.start(root, &[&reference])?;
+        expect_recorded(&stats)?;
+        ensure!(
+            loaded(&stats) == recorded["artifact"],
+            "not by the recording: {recorded:#} {stats:#}"
+        );
+        starts.push(stats);
+    }
+    Ok(Outcome::Passed(format!(
+        "predicted: {} requests, {} bytes, {} pages, {} beside them; recorded: {} requests, {} bytes, {} pages",
+        asked(&first)?,
+        number(&first, "/network/bytes")?,
+        number(&first, "/runtime_image/injected")?,
+        strays(&first)?,
+        asked(&starts[0])?,
+        number(&starts[0], "/network/bytes")?,
+        number(&starts[0], "/runtime_image/injected")?,
+    )))
+}
+
+/// The artifact that the registry predicts for an image, once it is there.
+fn predicted_of(registry: &OwnRegistry, image: &Image) -> Result<Value> {
+    let deadline = Instant::now() + PATIENCE;
+    let address = format!(
+        "http://{}/v2/app/referrers/{}",
+        registry.address, image.manifest.digest
+    );
+    loop {
+        let told = run(Command::new("curl").args(["-sSf", "--noproxy", "*", &address]))?;
+        let told: Value = serde_json::from_slice(&told.stdout)?;
+        let listed = told["manifests"].as_array().into_iter().flatten();
+        let mut predicted =
+            listed.filter(|listed| !listed["annotations"]["dev.xebec.predicted-from"].is_null());
+        if let Some(predicted) = predicted.next() {
+            return Ok(predicted["digest"].clone());
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "nothing is predicted: {}",
+            registry.log()
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// A registry that is killed again and again while a host starts from it: every start shows the right files, or fails as one whose
