@@ -1,6 +1,6 @@
 //! Collection: what nothing refers to any more goes, while pushes and pulls go on.
 //!
-//! See docs/formats/store.md for the protocol, and `tests/store/model/mod.rs` for its proof.
+//! See docs/formats/store.md for the protocol, and `crates/model/tests/protocol` for its proof.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Recipes: recorded, looked up, and put in the place of a blob's object.
 //!
-//! See docs/formats/store.md for the protocol, and `tests/store/model/mod.rs` for its proof.
+//! See docs/formats/store.md for the protocol, and `crates/model/tests/protocol` for its proof.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,6 +1,6 @@
 //! Replicas made and dropped, and objects that leave the main place or come back to it.
 //!
-//! See docs/formats/store.md for the protocol, and `tests/store/model/replicas` for its proof.
+//! See docs/formats/store.md for the protocol, and `crates/model/tests/protocol/replicas` for its proof.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -49,14 +49,7 @@ fn versitygw(program: &Path) -> Server {
 /// Runs all other tests of this program over these servers.
 fn run_over(servers: &[&Server]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([
-        "--skip",
-        "engines::",
-        "--skip",
-        "encrypted::",
-        "--skip",
-        "model::",
-    ]);
+    command.args(["--skip", "engines::", "--skip", "encrypted::"]);
     // To look for a defect: those whose names have this in them.
     command.args(std::env::var("XEBEC_STORE_ONLY"));
     command.env(

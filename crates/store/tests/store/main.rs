@@ -22,7 +22,6 @@ mod gate;
 mod kill;
 mod listings;
 mod manifests;
-mod model;
 mod packs;
 mod parts;
 mod property;

@@ -5,6 +5,13 @@
 //!
 //! Each variant is the protocol with one rule taken away. The explorer has to find what goes wrong then, or it proves nothing.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop"
+)]
+
 mod clients;
 mod collector;
 mod dedup;
@@ -18,7 +25,7 @@ use state::{Blob, State};
 
 /// The protocol, or what is left of it without one of its rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Variant {
+pub(crate) enum Variant {
     Protocol,
     /// A blob is claimed, condemned or not, without a look at which repositories have it.
     ClaimUnlooked,
