@@ -19,6 +19,7 @@ mod packs;
 mod placing;
 mod pulls;
 mod reading;
+mod reading_on;
 mod recipes;
 mod replicas;
 mod restore;
