@@ -2,6 +2,7 @@
 
 mod adopt;
 mod backup;
+mod backup_copying;
 mod backup_objects;
 mod blobs;
 mod collect;
