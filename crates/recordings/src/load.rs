@@ -1,5 +1,5 @@
 //! Brings in the pages that a service touches at its start and that are missing, and puts them into the layers' data files: here is which
-//! pages are wanted, which of them may be brought in, and what readers are told; [`bring`] brings them.
+//! pages are wanted, which of them may be brought in, and what readers are told; `bring` brings them.
 //!
 //! A recording counts no further than its root of trust: it brings pages of those layers only whose index rests on
 //! nothing stronger. Its pages are noted as unverified until the span that they belong to was compared

@@ -14,7 +14,7 @@ use xebec_native::start_request::{StartRequest, WantedService};
 use xebec_oci::manifest::{Descriptor, ImageManifest, Index};
 use xebec_oci::media_type::{ACCEPT_IMAGE, OCI_EMPTY, OCI_INDEX, OCI_MANIFEST};
 use xebec_oci::memory::RegistryMemory;
-use xebec_oci::{Client, Mirror, NoAnswers, Platform, Reference, Repository};
+use xebec_oci::{Client, Mirror, NoAnswers, Platform, Repository};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 
 use crate::support::{NAME, amd64, config, manifest_of, noise, put_image, repository, status, tagged};
