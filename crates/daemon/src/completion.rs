@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{debug, info, warn};
-use xebec_cache::store::Store;
+use xebec_cache::store::{LayerKey, Store};
 use xebec_fill::fill_service::{FillService, ServedLayer, Unfilled};
 use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
 use xebec_images::facts;
-use xebec_images::images::Images;
+use xebec_images::images::{Images, Report};
 use xebec_images::prepare::PreparedImage;
 use xebec_images::proof::Verdict;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -17,11 +17,14 @@ use xebec_protocol::wire::{Completion, ImageRequest};
 use xebec_views::sharing::SharedContents;
 use xebec_views::views::Views;
 
+use crate::background::Background;
 use crate::corrections::Corrections;
 use crate::durability::Durability;
 use crate::fill_failure::kind_of;
 use crate::integrity_check::IntegrityCheck;
 use crate::proofs::{Proofs, alarm};
+use crate::pull_progress::PullProgress;
+use crate::quota::Quota;
 
 /// Brings whole layers in.
 pub(crate) struct Completions {
@@ -33,6 +36,8 @@ pub(crate) struct Completions {
     pub(crate) integrity: Arc<IntegrityCheck>,
     pub(crate) durability: Arc<Durability>,
     pub(crate) proofs: Arc<Proofs>,
+    pub(crate) quota: Arc<Quota>,
+    pub(crate) background: Background,
 }
 
 impl Completions {
@@ -60,6 +65,40 @@ impl Completions {
                 images.fetch_contents(request, &prepared.found, layer).await;
             }
         }
+    }
+
+    /// Brings all of an image in, one layer after the other, when there is room for all, and tells how far it has come. Each layer has its part of the
+    /// time; without a deadline, somebody waits for it.
+    pub(crate) async fn complete_image(
+        &self,
+        images: &Images,
+        request: &ImageRequest,
+        prepared: &mut PreparedImage,
+        completion: Completion,
+        report: &Report,
+    ) -> Result<(), Failure> {
+        self.make_room(prepared.layers.iter().map(|layer| layer.key).collect())
+            .await?;
+        self.fetch_contents(images, request, prepared).await;
+        let count = u32::try_from(prepared.layers.len().max(1)).unwrap_or(u32::MAX);
+        let each = Duration::from_secs(completion.deadline_seconds) / count;
+        let total = prepared.found.layers.iter().map(|layer| layer.size).sum();
+        let mut progress = PullProgress::new(&prepared.found.reference, total, report);
+        for layer in &prepared.layers {
+            let served = self.fills.serve(layer.key, Some(&layer.index))?;
+            let completed = self.complete(&served, each, !each.is_zero());
+            progress.layer(&served, layer.index.layer_size, completed).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the cache's limit, with room for the pages that these layers lack.
+    pub(crate) async fn make_room(&self, keys: Vec<LayerKey>) -> Result<(), Failure> {
+        let quota = self.quota.clone();
+        let enforced = self
+            .background
+            .run(move || quota.enforce(quota.missing_bytes(&keys)));
+        enforced.await
     }
 
     /// Brings layers in while their view is used, if that is asked for.

@@ -2,10 +2,7 @@
 //! that `daemon.toml` lists.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use xebec_cache::store::LayerKey;
-use xebec_fill::fill_service::FillService;
 use xebec_format::digest::Digest;
 use xebec_images::images::Report;
 use xebec_protocol::failure::{Failure, FailureKind};
@@ -15,11 +12,8 @@ use xebec_protocol::wire::{
 };
 use xebec_recordings::summary::{RecordedService, RuntimeImages as RecordedImages};
 
-use crate::background::Background;
 use crate::completion::Completions;
 use crate::preparation::Preparation;
-use crate::pull_progress::PullProgress;
-use crate::quota::Quota;
 use crate::runtime_images::RuntimeImages;
 use crate::stopping::Stopping;
 use crate::view_cleanup::ViewCleanup;
@@ -34,11 +28,8 @@ pub(crate) struct Prefetches {
     pub(crate) preparation: Arc<Preparation>,
     pub(crate) runtime_images: Arc<RuntimeImages>,
     pub(crate) completions: Arc<Completions>,
-    pub(crate) fills: Arc<FillService>,
-    pub(crate) quota: Arc<Quota>,
     pub(crate) cleanup: Arc<ViewCleanup>,
     pub(crate) stopping: Arc<Stopping>,
-    pub(crate) background: Background,
 }
 
 impl Prefetches {
@@ -157,24 +148,15 @@ impl Prefetches {
         let Some(completion) = completion else {
             return Ok(prepared.found.manifest_digest);
         };
-        let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
-        let quota = self.quota.clone();
-        let make_room = self
-            .background
-            .run(move || quota.enforce(quota.missing_bytes(&keys)));
-        make_room.await?;
         self.completions
-            .fetch_contents(&self.preparation.images, request, &mut prepared)
-            .await;
-        let count = u32::try_from(prepared.layers.len().max(1)).unwrap_or(u32::MAX);
-        let each = Duration::from_secs(completion.deadline_seconds) / count;
-        let total = prepared.found.layers.iter().map(|layer| layer.size).sum();
-        let mut progress = PullProgress::new(&prepared.found.reference, total, report);
-        for layer in &prepared.layers {
-            let served = self.fills.serve(layer.key, Some(&layer.index))?;
-            let completed = self.completions.complete(&served, each, !each.is_zero());
-            progress.layer(&served, layer.index.layer_size, completed).await?;
-        }
+            .complete_image(
+                &self.preparation.images,
+                request,
+                &mut prepared,
+                completion,
+                report,
+            )
+            .await?;
         Ok(prepared.found.manifest_digest)
     }
 }

@@ -3,19 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use xebec_cache::store::LayerKey;
 use xebec_fill::fill_service::FillService;
 use xebec_images::images::{Images, Report};
 use xebec_images::proof::Verdict;
 use xebec_protocol::failure::Failure;
-use xebec_protocol::wire::{ImageRequest, ProvedLayer, Reply};
+use xebec_protocol::wire::{Completion, ImageRequest, ProvedLayer, Reply};
 
-use crate::background::Background;
 use crate::completion::Completions;
 use crate::preparation::Preparation;
 use crate::proofs::{Proofs, alarm};
-use crate::pull_progress::PullProgress;
-use crate::quota::Quota;
 use crate::stopping::Stopping;
 use crate::view_cleanup::ViewCleanup;
 
@@ -26,10 +22,8 @@ pub(crate) struct Pulls {
     pub(crate) preparation: Arc<Preparation>,
     pub(crate) completions: Arc<Completions>,
     pub(crate) proofs: Arc<Proofs>,
-    pub(crate) quota: Arc<Quota>,
     pub(crate) cleanup: Arc<ViewCleanup>,
     pub(crate) stopping: Arc<Stopping>,
-    pub(crate) background: Background,
 }
 
 impl Pulls {
@@ -60,20 +54,12 @@ impl Pulls {
         let mut prepared = start.image;
         self.preparation.keep(&mut prepared).await?;
         if complete {
-            let keys: Vec<LayerKey> = prepared.layers.iter().map(|layer| layer.key).collect();
-            self.enforce(keys).await?;
+            let at_once = Completion { deadline_seconds: 0 };
             self.completions
-                .fetch_contents(&self.images, request, &mut prepared)
-                .await;
-            let total = prepared.found.layers.iter().map(|layer| layer.size).sum();
-            let mut progress = PullProgress::new(&prepared.found.reference, total, report);
-            for layer in &prepared.layers {
-                let served = self.fills.serve(layer.key, Some(&layer.index))?;
-                let completed = self.completions.complete(&served, Duration::ZERO, false);
-                progress.layer(&served, layer.index.layer_size, completed).await?;
-            }
+                .complete_image(&self.images, request, &mut prepared, at_once, report)
+                .await?;
             self.cleanup.forget_unused();
-            self.enforce(Vec::new()).await?;
+            self.completions.make_room(Vec::new()).await?;
         }
         let bytes = self
             .images
@@ -111,14 +97,5 @@ impl Pulls {
         }
         self.cleanup.forget_unused();
         Ok(Reply::Proved { layers })
-    }
-
-    /// Keeps the cache's limit, with room for the pages that these layers lack.
-    async fn enforce(&self, keys: Vec<LayerKey>) -> Result<(), Failure> {
-        let quota = self.quota.clone();
-        let enforced = self
-            .background
-            .run(move || quota.enforce(quota.missing_bytes(&keys)));
-        enforced.await
     }
 }

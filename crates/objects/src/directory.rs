@@ -4,7 +4,7 @@
 //! after file and name are synced.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -22,6 +22,7 @@ use xebec_kernel::writeback;
 
 use super::buffers::Buffers;
 use super::note::{Finished, Note};
+use super::owner::{hand_over, hand_over_directory};
 use crate::digest::{Algorithm, Hasher};
 
 /// A process that deletes an object holds it shared. A process that copies all objects holds it alone.
@@ -175,6 +176,7 @@ impl Directory {
             directory.make_folder(&path)?;
             let mut options = File::options();
             let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+            path.parent().iter().for_each(|folder| hand_over(&file, folder));
             let written = pieces
                 .iter()
                 .try_for_each(|piece| file.write_all(piece))
@@ -242,25 +244,43 @@ fn of_one(top: &Path, error: io::Error) -> io::Error {
 
 /// Opens an object to read it. A link in its place leads elsewhere: somebody else has made it, and it is not followed.
 fn open_object(path: &Path) -> io::Result<File> {
-    let no_link = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
-    File::options().read(true).custom_flags(no_link).open(path)
+    File::options().read(true).custom_flags(no_link()).open(path)
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
+    open_or_make(File::options().write(true), path)
 }
 
-/// Makes a directory that is durable then.
+/// Opens a file, and makes it if it is missing. A link in its place is somebody else's, and is not followed.
+fn open_or_make(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let made = options.clone().create_new(true).mode(0o600).open(path);
+    match made {
+        Ok(file) => {
+            path.parent().iter().for_each(|folder| hand_over(&file, folder));
+            Ok(file)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.custom_flags(no_link()).open(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn no_link() -> i32 {
+    i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0)
+}
+
+/// Makes a directory that is durable then, and those that it is in. What root makes belongs to the owner of the directory that it is in.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.is_dir();
+    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    for made in missing.into_iter().rev() {
+        hand_over_directory(made)?;
+    }
     path.parent().map_or(Ok(()), sync_directory)
 }
 
@@ -299,14 +319,7 @@ pub struct FileWriter {
 impl FileWriter {
     /// Opens the file and hashes an earlier writer's bytes again: a killed process wrote no state of its hash.
     fn open(key: String, path: &Path) -> io::Result<Self> {
-        let mut options = File::options();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)?;
+        let file = open_or_make(File::options().read(true).write(true), path)?;
         let mut hasher = Hasher::new(Algorithm::Sha256);
         let size = hasher.read(&file)?;
         Ok(Self {
@@ -403,6 +416,49 @@ mod tests {
         std::fs::create_dir(top.path().join("ab")).unwrap();
         std::os::unix::fs::symlink(top.path().join("secret"), top.path().join("ab/x")).unwrap();
         assert!(directory.read("ab/x", 0..6).await.is_err());
+    }
+
+    /// An administrator looks at a registry as root, and the registry runs as a user of its own.
+    #[tokio::test]
+    async fn what_root_makes_belongs_to_the_owner_of_the_directory() {
+        use std::os::unix::fs::{MetadataExt as _, chown, symlink};
+        if !rustix::process::geteuid().is_root() {
+            let said = "SKIPPED: what root makes belongs to the owner of the directory: these tests are not run as root";
+            let _ = writeln!(io::stderr(), "{said}");
+            return;
+        }
+        let top = tempfile::tempdir().unwrap();
+        let place = top.path().join("place");
+        fs::create_dir(&place).unwrap();
+        chown(&place, Some(65534), Some(65533)).unwrap();
+        let directory = Directory::unopened(&place.join("objects"));
+        directory.make().await.unwrap();
+        directory
+            .put("ab/put", vec![Bytes::from_static(b"x")])
+            .await
+            .unwrap();
+        directory
+            .resume("cd/written")
+            .await
+            .unwrap()
+            .complete()
+            .await
+            .unwrap();
+        directory.delete("ab/absent").await.unwrap();
+        for name in ["", "ab", "ab/put", "cd", "cd/written", ".lock"] {
+            let found = fs::metadata(place.join("objects").join(name)).unwrap();
+            assert_eq!((found.uid(), found.gid()), (65534, 65533), "{name}");
+        }
+        // What that user has put there for root to find gets no other owner, and is not written to.
+        let secret = top.path().join("secret");
+        fs::write(&secret, b"of root").unwrap();
+        fs::remove_file(place.join("objects/.lock")).unwrap();
+        symlink(&secret, place.join("objects/.lock")).unwrap();
+        symlink(&secret, place.join("objects/ab/link")).unwrap();
+        assert!(directory.delete("ab/put").await.is_err());
+        assert!(directory.resume("ab/link").await.is_err());
+        assert_eq!(fs::metadata(&secret).unwrap().uid(), 0);
+        assert_eq!(fs::read(&secret).unwrap(), b"of root");
     }
 
     #[tokio::test]

@@ -16,6 +16,7 @@ mod directory;
 mod engine;
 mod limits;
 mod note;
+mod owner;
 mod s3;
 
 pub use self::config::ObjectsConfig;

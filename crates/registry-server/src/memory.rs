@@ -56,8 +56,7 @@ impl Memory {
     /// # Errors
     /// If there is none in time.
     pub(crate) async fn room(&self, parts: &Parts, bytes: u64) -> Result<Room, ApiError> {
-        let client = self.client(parts);
-        let wanted = u32::try_from(pieces(bytes).min(self.of_one)).unwrap_or(u32::MAX);
+        let (client, wanted) = self.part(parts, bytes);
         let taken = async {
             let of_client = client.acquire_many_owned(wanted).await.ok()?;
             let of_all = self.all.clone().acquire_many_owned(wanted).await.ok()?;
@@ -71,16 +70,26 @@ impl Memory {
         })
     }
 
-    fn client(&self, parts: &Parts) -> Arc<Semaphore> {
+    /// The same, if there is some now.
+    pub(crate) fn room_now(&self, parts: &Parts, bytes: u64) -> Option<Room> {
+        let (client, wanted) = self.part(parts, bytes);
+        let of_client = client.try_acquire_many_owned(wanted).ok()?;
+        let of_all = self.all.clone().try_acquire_many_owned(wanted).ok()?;
+        Some(Room { of_client, of_all })
+    }
+
+    /// The client's part, and how many pieces a request of so many bytes takes of it.
+    fn part(&self, parts: &Parts, bytes: u64) -> (Arc<Semaphore>, u32) {
+        let wanted = u32::try_from(pieces(bytes).min(self.of_one)).unwrap_or(u32::MAX);
         let peer = parts.extensions.get::<Peer>();
         let key = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| client_of(peer.0.ip()));
         let mut clients = self.clients.lock();
         if let Some(known) = clients.get(&key).and_then(Weak::upgrade) {
-            return known;
+            return (known, wanted);
         }
         let new = Arc::new(Semaphore::new(self.of_one));
         insert(&mut clients, key, Arc::downgrade(&new));
-        new
+        (new, wanted)
     }
 
     /// The bytes of a manifest, which keep their room until nobody reads them any more. If somebody reads this manifest already, it is

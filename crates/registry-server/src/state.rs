@@ -64,6 +64,8 @@ pub struct Registry {
     pub incoming: Memory,
     /// What starts share that are answered at the same time.
     pub(crate) starts: Starts,
+    /// What a start lacks so long after its image's manifest is left out: the host asks for it meanwhile rather than later. Tests set more.
+    pub start_patience: Duration,
     /// Figures.
     pub metrics: Metrics,
     /// The tags that stay as they are.
@@ -101,6 +103,7 @@ impl Registry {
             memory: Memory::default(),
             incoming: Memory::default(),
             starts: Starts::default(),
+            start_patience: Duration::from_secs(3),
             metrics: Metrics::new(),
             immutability: Immutability::default(),
             quotas: Quotas::default(),

@@ -19,7 +19,7 @@ use crate::progress::Progress;
 pub(crate) fn backup(args: &Backup, verbose: u8) -> anyhow::Result<ExitCode> {
     let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    crate::program::runtime()?.block_on(async {
+    crate::program::carry_out(async {
         let store = deduplication::open(&config.store, &config.deduplication).await?;
         let all = store.usage("").await?.blobs;
         let mut progress = Progress::new();
@@ -129,7 +129,7 @@ pub(crate) fn restore(args: &Restore, verbose: u8) -> anyhow::Result<ExitCode> {
     }
     let root = config.store.root;
     let lacking = Store::lacking_in_backup(&args.backup)?;
-    crate::program::runtime()?.block_on(async {
+    crate::program::carry_out(async {
         let mut progress = Progress::new();
         let report = |so_far: &Restored| {
             let bytes = size::for_people(so_far.bytes);

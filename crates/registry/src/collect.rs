@@ -19,7 +19,7 @@ use crate::logging;
 pub(crate) fn collect(args: &Collect, verbose: u8) -> anyhow::Result<()> {
     let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    crate::program::runtime()?.block_on(async {
+    crate::program::carry_out(async {
         let store = Store::open(&config.store).await?;
         let audit = config.audit.as_ref().filter(|_| !args.dry_run);
         let audit = audit.map(Audit::open).transpose();

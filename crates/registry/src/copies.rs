@@ -18,7 +18,7 @@ use crate::progress::Progress;
 pub(crate) fn copies(args: &Copies, verbose: u8) -> anyhow::Result<()> {
     let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    crate::program::runtime()?.block_on(async {
+    crate::program::carry_out(async {
         let store = Store::open(&config.store).await?;
         match &args.lost {
             Some(place) => lose(&store, place, args.yes).await,

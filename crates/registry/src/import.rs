@@ -16,7 +16,6 @@ use crate::{logging, mirror};
 pub(crate) fn import(args: &Import, verbose: u8) -> anyhow::Result<()> {
     let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    let runtime = crate::program::runtime()?;
     let options = ImportOptions {
         taking: match (args.hard_link, args.move_files) {
             (_, true) => Taking::Move,
@@ -27,7 +26,7 @@ pub(crate) fn import(args: &Import, verbose: u8) -> anyhow::Result<()> {
         rules: mirror::rules(&config),
         dry_run: args.dry_run,
     };
-    runtime.block_on(async {
+    crate::program::carry_out(async {
         let store = deduplication::open(&config.store, &config.deduplication).await?;
         let tally = Arc::new(Tally::default());
         if std::io::stderr().is_terminal() && !args.dry_run {

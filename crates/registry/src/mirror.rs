@@ -30,8 +30,7 @@ pub(crate) fn mirror(args: &Arguments, verbose: u8) -> anyhow::Result<()> {
     if all.is_empty() {
         bail!("there is nothing to copy: name a SOURCE, or write a [[mirror]] into the configuration");
     }
-    let runtime = crate::program::runtime()?;
-    runtime.block_on(async {
+    crate::program::carry_out(async {
         let store = deduplication::open(&config.store, &config.deduplication).await?;
         let tally = Arc::new(Tally::default());
         let mut failed = None;

@@ -38,7 +38,7 @@ pub(crate) fn scrub(args: &Scrub, verbose: u8) -> anyhow::Result<ExitCode> {
         bytes_per_second: args.rate.map(|rate| rate.0),
         not_within: args.not_within.map(|time| time.0).unwrap_or_default(),
     };
-    crate::program::runtime()?.block_on(async {
+    crate::program::carry_out(async {
         let store = deduplication::open(&config.store, &config.deduplication).await?;
         // Whether they can be asked is said before hours of reading, not after them.
         let upstreams = match args.no_mend {

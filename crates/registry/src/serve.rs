@@ -48,11 +48,7 @@ pub(crate) fn serve(args: &Serve, verbose: u8) -> anyhow::Result<()> {
     }
     logging::start(verbose, config.log_format);
     allow_files();
-    let runtime = crate::program::runtime()?;
-    let outcome = runtime.block_on(run(config, args.place.config.clone()));
-    // Reads and writes in the background are finished or harmless; nobody waits for them.
-    runtime.shutdown_timeout(Duration::from_secs(5));
-    outcome
+    crate::program::carry_out(run(config, args.place.config.clone()))
 }
 
 async fn run(config: Config, file: Option<PathBuf>) -> anyhow::Result<()> {

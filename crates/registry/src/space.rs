@@ -12,9 +12,9 @@ use crate::logging;
 pub(crate) fn space(args: &Space, verbose: u8) -> anyhow::Result<()> {
     let config = crate::program::configured(&args.place)?;
     logging::start(verbose, LogFormat::Text);
-    let figures = crate::program::runtime()?.block_on(async {
+    let figures = crate::program::carry_out(async {
         let store = Store::open(&config.store).await?;
-        store.space().await
+        Ok(store.space().await?)
     })?;
     match args.json {
         true => outln!("{}", as_json(&figures)),

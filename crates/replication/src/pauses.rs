@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use xebec_placement::{PlaceName, Placement};
-use xebec_store::StoreError;
+use xebec_store::{StoreError, Unplaced};
 
 /// The first pause.
 pub(crate) const SHORTEST: Duration = Duration::from_secs(300);
@@ -40,27 +40,14 @@ impl Pauses {
         paused.map(|(place, _)| place.clone()).collect()
     }
 
-    /// When to try something again that has failed so.
-    pub(crate) fn after(&self, what: &str, error: &StoreError, now: u64) -> u64 {
+    /// When to try something again that has failed so: when the first of its places may be back. Each place that is away has its pause from now on.
+    pub(crate) fn after(&self, what: &str, failed: &Unplaced, now: u64) -> u64 {
         let mut known = self.0.lock();
-        let Some(place) = unwritable(error) else {
-            if known.tries.len() >= REMEMBERED {
-                known.tries.clear();
-            }
-            let tries = known.tries.entry(what.to_owned()).or_default();
-            *tries = tries.saturating_add(1);
-            let pause = pause(*tries);
-            return now.saturating_add(pause).saturating_add(by_chance(pause));
-        };
-        let paused = known
-            .places
-            .entry(place.clone())
-            .or_insert(Pause { tries: 0, until: 0 });
-        if paused.until <= now {
-            paused.tries = paused.tries.saturating_add(1);
-            paused.until = now.saturating_add(pause(paused.tries));
-        }
-        paused.until.saturating_add(by_chance(pause(paused.tries)))
+        let away: BTreeSet<&PlaceName> = failed.all().filter_map(unwritable).collect();
+        let has_failed_itself = failed.all().any(|error| unwritable(error).is_none());
+        let by_itself = has_failed_itself.then(|| known.after_itself(what, now));
+        let of_places = away.into_iter().map(|place| known.after_place(place, now));
+        of_places.chain(by_itself).min().unwrap_or(now)
     }
 
     /// Something is as it should be, and was not before perhaps.
@@ -86,6 +73,28 @@ impl Pauses {
         let places = known.places.values_mut();
         places.for_each(|pause| *pause = Pause { tries: 0, until: 0 });
         known.tries.clear();
+    }
+}
+
+impl Known {
+    fn after_itself(&mut self, what: &str, now: u64) -> u64 {
+        if self.tries.len() >= REMEMBERED {
+            self.tries.clear();
+        }
+        let tries = self.tries.entry(what.to_owned()).or_default();
+        *tries = tries.saturating_add(1);
+        let pause = pause(*tries);
+        now.saturating_add(pause).saturating_add(by_chance(pause))
+    }
+
+    fn after_place(&mut self, place: &PlaceName, now: u64) -> u64 {
+        let never = Pause { tries: 0, until: 0 };
+        let paused = self.places.entry(place.clone()).or_insert(never);
+        if paused.until <= now {
+            paused.tries = paused.tries.saturating_add(1);
+            paused.until = now.saturating_add(pause(paused.tries));
+        }
+        paused.until.saturating_add(by_chance(pause(paused.tries)))
     }
 }
 
@@ -119,11 +128,12 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
-    fn away(place: &str) -> StoreError {
-        StoreError::Place {
+    fn away(place: &str) -> Unplaced {
+        let error = StoreError::Place {
             place: place.parse().unwrap(),
             source: io::Error::other("it is not mounted"),
-        }
+        };
+        error.into()
     }
 
     #[test]
@@ -164,10 +174,30 @@ mod tests {
         assert!(pauses.after("1", &away("two"), later) <= later + 8 * MINUTE);
     }
 
+    /// Otherwise the second would be asked, and waited for, in each round.
+    #[test]
+    fn each_place_that_is_away_has_a_pause() {
+        let pauses = Pauses::default();
+        let names = |names: &[&str]| -> BTreeSet<PlaceName> {
+            names.iter().map(|name| name.parse().unwrap()).collect()
+        };
+        pauses.after("1", &away("one"), 0);
+        // The first has been asked again, and the second for the first time.
+        let second = 6 * MINUTE;
+        let due = pauses.after("1", &away("two").after(Some(away("one"))), second);
+        assert!(
+            due < second + 10 * MINUTE,
+            "the second may be back before the first"
+        );
+        assert_eq!(pauses.places(second), names(&["one", "two"]));
+        assert_eq!(pauses.places(second + 9 * MINUTE), names(&["one"]));
+        assert_eq!(pauses.places(second + 10 * MINUTE), names(&[]));
+    }
+
     #[test]
     fn what_fails_by_itself_has_a_pause_of_its_own() {
         let pauses = Pauses::default();
-        let error = StoreError::Unsupported("it is odd".to_owned());
+        let error = StoreError::Unsupported("it is odd".to_owned()).into();
         let pause = |what: &str| pauses.after(what, &error, 0) / (5 * MINUTE);
         assert_eq!((pause("a"), pause("b")), (1, 1));
         assert!((2..=3).contains(&pause("a")));

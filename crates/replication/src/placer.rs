@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use xebec_kernel::clock::milliseconds_since_1970 as now;
 use xebec_placement::{PlaceName, Placement};
-use xebec_store::{Digest, Held, PackKey, Placed, Postponed, Standing, Store, StoreError};
+use xebec_store::{Digest, Held, PackKey, Placed, Postponed, Standing, Store, StoreError, Unplaced};
 
 use crate::pauses::Pauses;
 use crate::rules::Rules;
@@ -127,14 +127,14 @@ impl Placer {
     async fn settle(
         &self,
         what: Postponed,
-        done: Result<(), StoreError>,
+        done: Result<(), Unplaced>,
         worked: &mut Worked,
     ) -> Result<(), StoreError> {
         let name = format!("{what:?}");
         match &done {
             Ok(()) => self.pauses.forget(&name),
-            Err(error) => {
-                let until = self.pauses.after(&name, error, now());
+            Err(failed) => {
+                let until = self.pauses.after(&name, failed, now());
                 self.store.postpone_placing(what, until).await?;
             }
         }
@@ -171,7 +171,7 @@ impl Placer {
         held: &Held,
         wanted: &BTreeSet<Placement>,
         worked: &mut Worked,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Unplaced> {
         let paused: BTreeSet<PlaceName> = self.pauses.places(now());
         let placed = self.store.place_without(held, wanted, &paused).await?;
         worked.placed += placed;
@@ -190,7 +190,7 @@ impl Placer {
         });
     }
 
-    async fn look_at(&self, digest: &Digest, worked: &mut Worked) -> Result<(), StoreError> {
+    async fn look_at(&self, digest: &Digest, worked: &mut Worked) -> Result<(), Unplaced> {
         let Some(standing) = self.store.standing(digest).await? else {
             return Ok(());
         };
@@ -198,7 +198,7 @@ impl Placer {
         if wanted != standing.wanted {
             self.store.want(digest, &wanted).await?;
         }
-        let mut failure = None;
+        let mut failure = None::<Unplaced>;
         for step in steps(&standing, &wanted) {
             // Nothing goes before all that is wanted is there. What can be made is made.
             if failure.is_some() && !step.only_makes() {
@@ -206,11 +206,11 @@ impl Placer {
             }
             match self.carry_out(&standing, step, worked).await {
                 Ok(is_reformed) => worked.reformed += u64::from(is_reformed),
-                Err(error) => failure = failure.or(Some(error)),
+                Err(failed) => failure = Some(failed.after(failure)),
             }
         }
-        if let Some(error) = failure {
-            return Err(error);
+        if let Some(failed) = failure {
+            return Err(failed);
         }
         self.store.placed(digest, standing.seen).await?;
         Ok(())
@@ -222,17 +222,17 @@ impl Placer {
         standing: &Standing,
         step: Step,
         worked: &mut Worked,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, Unplaced> {
         let (blob, store) = (&standing.blob, &self.store);
         match step {
-            Step::MakeIntact => store.make_intact(blob).await,
+            Step::MakeIntact => Ok(store.make_intact(blob).await?),
             Step::TakeApart(_) => {
                 self.prove_intact(standing).await?;
-                store.drop_recipe(&blob.digest, None).await
+                Ok(store.drop_recipe(&blob.digest, None).await?)
             }
             Step::StayIntact => {
                 self.prove_intact(standing).await?;
-                store.drop_recipe(&blob.digest, Some(BY_RULE)).await
+                Ok(store.drop_recipe(&blob.digest, Some(BY_RULE)).await?)
             }
             Step::DropIntact => {
                 // Its packs are where they are to be before the bytes go that they stand for.
@@ -241,7 +241,7 @@ impl Placer {
                 }
                 let is_fresh = standing.proven.saturating_add(FRESH) > now();
                 match is_fresh || store.prove_by_recipe(&blob.digest).await? {
-                    true => store.drop_intact(&blob.digest).await,
+                    true => Ok(store.drop_intact(&blob.digest).await?),
                     false => Ok(false),
                 }
             }
@@ -268,7 +268,7 @@ impl Placer {
         }
     }
 
-    async fn look_at_pack(&self, key: PackKey, worked: &mut Worked) -> Result<(), StoreError> {
+    async fn look_at_pack(&self, key: PackKey, worked: &mut Worked) -> Result<(), Unplaced> {
         let Some(standing) = self.store.pack_standing(key).await? else {
             return Ok(());
         };
@@ -280,10 +280,10 @@ impl Placer {
 }
 
 impl Worked {
-    fn count(&mut self, done: Result<(), StoreError>) {
-        if let Err(error) = done {
+    fn count(&mut self, done: Result<(), Unplaced>) {
+        if let Err(failed) = done {
             self.failed += 1;
-            self.problem.get_or_insert(error);
+            self.problem.get_or_insert(failed.first);
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct StoreConfig {
     pub objects: ObjectsConfig,
     /// Other places, where replicas of objects are.
     pub places: Vec<PlaceConfig>,
+    /// A place that gives nothing for so long is away, where there are several: a disk of another host may hang for ever. Tests set less than 30 s.
+    pub place_patience: Duration,
     /// An upload that nobody continues for so long is given up.
     pub upload_timeout: Duration,
     /// A blob that nothing refers to any more is condemned after this time, and deleted after this time once more. A client that was
@@ -46,6 +48,7 @@ impl StoreConfig {
             database: DatabaseConfig::Embedded,
             objects: ObjectsConfig::Directory,
             places: Vec::new(),
+            place_patience: Duration::from_secs(30),
             upload_timeout: 7 * DAY,
             grace: DAY,
             max_manifest: 4 << 20,

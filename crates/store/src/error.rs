@@ -165,6 +165,47 @@ pub enum StoreError {
     Unsupported(String),
 }
 
+/// Why an object is not where it is to be: a failure for each place that failed, in the order in which they were asked.
+#[derive(Debug)]
+pub struct Unplaced {
+    /// The one that a user is told.
+    pub first: StoreError,
+    /// Those on other places.
+    pub others: Vec<StoreError>,
+}
+
+impl Unplaced {
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &StoreError> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// Adds what failed after something else did.
+    pub fn after(self, before: Option<Self>) -> Self {
+        let Some(mut before) = before else {
+            return self;
+        };
+        before.others.push(self.first);
+        before.others.extend(self.others);
+        before
+    }
+}
+
+impl From<StoreError> for Unplaced {
+    fn from(first: StoreError) -> Self {
+        Self {
+            first,
+            others: Vec::new(),
+        }
+    }
+}
+
+impl From<Unplaced> for StoreError {
+    fn from(unplaced: Unplaced) -> Self {
+        unplaced.first
+    }
+}
+
 fn list(digests: &[Digest]) -> String {
     let shown: Vec<String> = digests.iter().take(8).map(Digest::to_string).collect();
     match digests.len().saturating_sub(shown.len()) {

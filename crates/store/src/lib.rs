@@ -45,7 +45,7 @@ use xebec_model::{self as model, recipes, replicas, space};
 use xebec_names as name;
 
 pub use self::config::{PlaceConfig, StoreConfig};
-pub use self::error::{AppendError, Result, StoreError};
+pub use self::error::{AppendError, Result, StoreError, Unplaced};
 pub use self::operations::{
     BackedUp, CollectOptions, Collected, Damage, Lacking, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };

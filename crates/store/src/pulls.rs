@@ -19,6 +19,8 @@ pub(crate) struct Pulls {
     noted: Mutex<HashMap<Pull, u64>>,
     /// Somebody is about to write them down.
     is_awaited: AtomicBool,
+    /// Held by the one that does. Others wait: what that one has taken is in no record yet.
+    pub(crate) writing: tokio::sync::Mutex<()>,
 }
 
 impl Pulls {

@@ -45,7 +45,7 @@ impl MountServices {
             cleanup: cache.cleanup.clone(),
             ending: cache.ending.clone(),
         });
-        let prefetches = Arc::new(prefetches(opened, cache, pulls, &runtime_images, background));
+        let prefetches = Arc::new(prefetches(cache, pulls, &runtime_images));
         let start_table = Arc::new(StartTable::default());
         let start_reports = Arc::new(start_reports(opened, &start_table));
         let starts = Arc::new(Starts {
@@ -112,21 +112,16 @@ fn runtime_images(
 }
 
 fn prefetches(
-    opened: &Opened,
     cache: &CacheServices,
     pulls: &PullServices,
     runtime_images: &Arc<RuntimeImages>,
-    background: &Background,
 ) -> Prefetches {
     Prefetches {
         preparation: pulls.preparation.clone(),
         runtime_images: runtime_images.clone(),
         completions: pulls.completions.clone(),
-        fills: opened.fills.clone(),
-        quota: cache.quota.clone(),
         cleanup: cache.cleanup.clone(),
         stopping: cache.stopping.clone(),
-        background: background.clone(),
     }
 }
 

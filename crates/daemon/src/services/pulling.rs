@@ -53,17 +53,15 @@ impl PullServices {
             integrity: integrity.clone(),
             background: background.clone(),
         });
-        let completions = Arc::new(completions(opened, cache, &integrity, &proofs));
+        let completions = Arc::new(completions(opened, cache, &integrity, &proofs, background));
         let pulls = Arc::new(Pulls {
             images: images.clone(),
             fills: fills.clone(),
             preparation: preparation.clone(),
             completions: completions.clone(),
             proofs: proofs.clone(),
-            quota: cache.quota.clone(),
             cleanup: cache.cleanup.clone(),
             stopping: cache.stopping.clone(),
-            background: background.clone(),
         });
         Self {
             bandwidths,
@@ -83,6 +81,7 @@ fn completions(
     cache: &CacheServices,
     integrity: &Arc<IntegrityCheck>,
     proofs: &Arc<Proofs>,
+    background: &Background,
 ) -> Completions {
     Completions {
         store: opened.images.store().clone(),
@@ -93,5 +92,7 @@ fn completions(
         integrity: integrity.clone(),
         durability: cache.durability.clone(),
         proofs: proofs.clone(),
+        quota: cache.quota.clone(),
+        background: background.clone(),
     }
 }

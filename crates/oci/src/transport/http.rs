@@ -249,6 +249,23 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// One with this body, by the budget that clients have by default.
+    #[cfg(test)]
+    pub(crate) fn of_body(body: reqwest::Body) -> Self {
+        let budget = crate::config::Budget::default();
+        Self {
+            response: hyper::Response::new(body).into(),
+            counters: Counters::default(),
+            expected: None,
+            received: 0,
+            stall_window: budget.stall_window,
+            stall_bytes: budget.stall_bytes,
+            window_bytes: 0,
+            waited: Duration::ZERO,
+            _permit: None,
+        }
+    }
+
     /// Keeps `permit` as long as this answer is read.
     pub(crate) fn holding(self, permit: Option<OwnedSemaphorePermit>) -> Self {
         Self {

@@ -1,6 +1,8 @@
-//! Starts that a registry answers in advance: what is taken from the answer, and what happens when there is none or a wrong one.
+//! Starts that a registry answers in advance: what is taken from the answer, and what happens when there is none.
 
+mod broken;
 mod refusals;
+mod wrong;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,7 +14,7 @@ use xebec_native::start_request::{StartRequest, WantedService};
 use xebec_oci::manifest::{Descriptor, ImageManifest, Index};
 use xebec_oci::media_type::{ACCEPT_IMAGE, OCI_EMPTY, OCI_INDEX, OCI_MANIFEST};
 use xebec_oci::memory::RegistryMemory;
-use xebec_oci::{Client, Mirror, NoAnswers, Platform, Reference, Repository};
+use xebec_oci::{Client, Mirror, NoAnswers, Platform, Repository};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 
 use crate::support::{NAME, amd64, config, manifest_of, noise, put_image, repository, status, tagged};
@@ -284,126 +286,6 @@ async fn without_an_answer_everything_is_asked_for_by_itself() {
         let asked = log(&setup).len() - 1 - PLAIN.len();
         assert_eq!(asked, usize::from(asks_again), "{fault:?}");
     }
-}
-
-#[tokio::test]
-async fn what_does_not_come_is_asked_for_by_itself() {
-    for cut in [Fault::Truncate, Fault::Reset] {
-        let setup = setup();
-        let client = acquainted(&setup).await;
-        // In the middle of the configuration; the blob and the pieces follow.
-        let position = position_of_config(&client, &setup).await;
-        setup
-            .registry
-            .inject(When::any().path("/_xebec/start/answer"), cut(position + 10));
-        let answered = ask(&client, &setup).await.unwrap();
-        start(&answered, &setup).await;
-        assert_eq!(log(&setup), ["POST start", "GET blobs", "GET blobs"]);
-        let broken = pieces(&answered, &setup).await.unwrap_err();
-        assert!(broken.contains("broke off"), "{broken}");
-    }
-    // Bytes that stop coming, but for a few.
-    let setup = setup();
-    let client = acquainted(&setup).await;
-    let slow = Fault::Trickle {
-        bytes_per_second: 3000,
-    };
-    setup
-        .registry
-        .inject(When::any().path("/_xebec/start/answer"), slow);
-    match ask(&client, &setup).await {
-        Some(answered) => start(&answered, &setup).await,
-        None => start(&client, &setup).await,
-    }
-    assert!(log(&setup).len() > 1);
-}
-
-/// One wait in vain is for all that is still to come.
-#[tokio::test]
-async fn a_body_that_stalls_is_waited_for_once() {
-    for stall_window in [Duration::from_secs(3), Duration::from_secs(600)] {
-        let setup = setup();
-        let mut config = config();
-        config.budget.stall_window = stall_window;
-        let client = Client::new(config).unwrap();
-        client.check_login(&setup.registry.host()).await.unwrap();
-        setup.registry.clear_log();
-        let position = position_of_config(&client, &setup).await;
-        setup.registry.inject(
-            When::any().path("/_xebec/start/answer"),
-            Fault::Stall(position - 10),
-        );
-        let answered = ask(&client, &setup).await.unwrap();
-        // With the second window each of the four that are missing would be waited for ten seconds, one after the other.
-        let calls = async {
-            start(&answered, &setup).await;
-            assert!(pieces(&answered, &setup).await.is_err());
-        };
-        tokio::time::timeout(Duration::from_secs(29), calls)
-            .await
-            .unwrap();
-        let asked = ["POST start", "GET blobs", "GET manifests", "GET blobs"];
-        assert_eq!(log(&setup), asked);
-    }
-}
-
-/// Where the configuration begins, in the body of an answer: the blob and the pieces follow it.
-async fn position_of_config(client: &Client, setup: &Setup) -> u64 {
-    let answered = ask(client, setup).await.unwrap();
-    let pieces = pieces(&answered, setup).await.unwrap().len() as u64;
-    let all = setup.registry.log().last().unwrap().bytes_sent;
-    setup.registry.clear_log();
-    all - pieces - setup.blob.size - setup.config.size
-}
-
-/// Each lie is found out where it would be found out in a plain answer.
-#[tokio::test]
-async fn what_is_wrong_is_asked_for_by_itself() {
-    for (kind, asked) in [
-        ("manifest", vec!["GET manifests", "GET manifests"]),
-        ("referrers", vec!["GET referrers"]),
-        ("blob", vec!["GET blobs", "GET blobs"]),
-    ] {
-        let setup = setup();
-        let client = acquainted(&setup).await;
-        setup.registry.lie_in_advance(kind);
-        let by_digest = request(&setup.manifest.to_string());
-        let service = client.native_service(&repository(&setup.registry)).unwrap();
-        let answered = service.ask(by_digest, None).await.unwrap();
-        let exactly: Reference = format!("{}/{NAME}@{}", setup.registry.host(), setup.manifest)
-            .parse()
-            .unwrap();
-        let resolved = answered.resolve(&exactly, &amd64()).await.unwrap();
-        assert_eq!(resolved.manifest_digest, setup.manifest);
-        let repository = repository(&setup.registry);
-        let referrers = answered
-            .referrers(&repository, &setup.manifest, None)
-            .await
-            .unwrap();
-        assert_eq!(referrers[0].digest, setup.artifact);
-        let name = setup.artifact.to_string();
-        answered.manifest(&repository, &name, ACCEPT_IMAGE).await.unwrap();
-        let blob = answered.blob(&repository, &setup.blob, 1 << 20).await.unwrap();
-        assert_eq!(blob, noise(5000));
-        assert_eq!(log(&setup), [vec!["POST start"], asked].concat(), "{kind}");
-    }
-}
-
-#[tokio::test]
-async fn what_is_left_out_is_asked_for_at_once() {
-    let setup = setup();
-    let client = acquainted(&setup).await;
-    setup.registry.leave_out_in_advance("referrers");
-    setup.registry.leave_out_in_advance("pieces");
-    let answered = ask(&client, &setup).await.unwrap();
-    start(&answered, &setup).await;
-    assert_eq!(log(&setup), ["POST start", "GET referrers"]);
-    let layer = Digest::of(&setup.layer);
-    assert!(
-        answered
-            .pieces_in_advance(&repository(&setup.registry), &[layer])
-            .is_none()
-    );
 }
 
 #[tokio::test]

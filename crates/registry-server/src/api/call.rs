@@ -39,6 +39,11 @@ impl Call<'_> {
         self.registry.memory.room(self.parts, bytes).await
     }
 
+    /// The same, if there is some now: for work that others wait for.
+    pub(crate) fn room_now(&self, bytes: u64) -> Option<Room> {
+        self.registry.memory.room_now(self.parts, bytes)
+    }
+
     /// Whether the caller may also do this.
     pub(crate) fn may(&self, repository: &RepositoryName, action: Action) -> bool {
         let need = Need {

@@ -38,7 +38,7 @@ pub(crate) async fn answer(call: &mut Call<'_>, repository: &RepositoryName) -> 
         request: request.into(),
     };
     let (contents, warning) = start.gather().await?;
-    let answer = contents.answer(call).await?;
+    let answer = contents.answer(call)?;
     Ok(match warning {
         Some(warning) => reply::with_warning(answer, &warning),
         None => answer,

@@ -9,6 +9,7 @@ mod others;
 mod places;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use xebec_registry_server::config::Config;
@@ -20,11 +21,9 @@ use crate::args::Doctor;
 pub(crate) fn doctor(args: &Doctor) -> anyhow::Result<ExitCode> {
     let found = match crate::program::configured(&args.place) {
         Ok(config) => {
-            let runtime = crate::program::runtime()?;
-            let found = runtime.block_on(examine(args, &config));
-            // A thread that hangs with a place keeps nobody waiting.
-            runtime.shutdown_background();
-            found
+            // A place that hangs was waited for long enough.
+            let examined = async { Ok(examine(args, &config).await) };
+            crate::program::carry_out_within(Duration::ZERO, examined)?
         }
         Err(error) => vec![Found::broken("configuration", error.to_string())],
     };

@@ -51,6 +51,8 @@ impl Running {
         store(&mut config);
         let store = Store::open(&config).await.unwrap();
         let mut made = Registry::new(store);
+        // A busy machine leaves nothing out.
+        made.start_patience = Duration::from_secs(600);
         registry(&mut made);
         let made = Arc::new(made);
         let mut settings = ServerSettings {

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use xebec_policy::mode::Mode;
+use xebec_registry_server::memory::Memory;
 use xebec_registry_server::mode_file::ModeFile;
+use xebec_registry_server::state::Registry;
 use xebec_testkit::registry::FaultyRegistry;
 use xebec_upstream::{UpstreamSettings, Upstreams};
 
@@ -442,6 +444,20 @@ async fn a_registry_that_stands_for_another_says_so_too() {
     // This is of the registry as a whole, as the question whether it is one.
     let discovery = registry.get("/v2/_oci/ext/discover?ns=registry.lan").await;
     assert_eq!(discovery.status(), registry.get("/v2/").await.status());
+}
+
+/// A client that reads nothing of earlier answers takes up its own memory: it waits for none here, and keeps no other start from its turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_client_has_no_memory_for_is_left_out_at_once() {
+    let narrow = |registry: &mut Registry| {
+        registry.memory = Memory::new(1 << 20, 1 << 10, Duration::from_secs(24 * 60 * 60));
+    };
+    let registry = Running::with(|_| {}, narrow).await;
+    let service = Service::push(&registry, "a", "v1").await;
+    let request = usual("v1");
+    let started = tokio::time::timeout(Duration::from_secs(120), started(&registry, "a", &request));
+    // It has taken all that there is for one client.
+    assert_eq!(kinds(&service, &started.await.unwrap()), ["manifest v1"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,12 +6,14 @@
 //! `incomplete` names it.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use xebec_kernel::file::sync_directory;
 use xebec_objects::{Directory, make_directory};
 
-use super::backup_objects::{BackedUp, Copier, blocking, failed, of_records, remove};
+use super::backup_copying::{blocking, failed, remove};
+use super::backup_objects::{BackedUp, Copier, of_records};
 use crate::database::{Database, Sqlite, Transaction};
 use crate::error::{Result, StoreError};
 use crate::records::objects::{self, Kind};
@@ -169,8 +171,5 @@ fn copy_records(database: &Sqlite, directory: &Path) -> Result<Database> {
     let copied = database
         .copy_to(&path)
         .and_then(|()| Database::open_file(&path, MIGRATIONS));
-    copied.map_err(|source| StoreError::Database {
-        doing: "copy the records",
-        source,
-    })
+    copied.map_err(|source| failed("copy the records to", &path)(io::Error::other(source)))
 }

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod backup;
+mod backup_copying;
 mod backup_objects;
 mod blobs;
 mod collect;
@@ -19,6 +20,7 @@ mod packs;
 mod placing;
 mod pulls;
 mod reading;
+mod reading_on;
 mod recipes;
 mod replicas;
 mod restore;

@@ -37,11 +37,13 @@ impl Store {
         });
     }
 
-    /// Writes down what was pulled since the last time. The server calls it about once a minute, and when it ends.
+    /// Writes down what was pulled since the last time. When this comes back, all is written that was noted before, whoever has written it. The server
+    /// calls it about once a minute, and when it ends.
     ///
     /// # Errors
     /// If the database fails. The pulls that were noted are written the next time.
     pub async fn write_pulls(&self) -> Result<()> {
+        let _alone = self.inner.pulls.writing.lock().await;
         let mut pulls = self.inner.pulls.take();
         while !pulls.is_empty() {
             let rest = pulls.split_off(pulls.len().min(256));

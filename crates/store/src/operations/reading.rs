@@ -10,6 +10,7 @@ use futures_util::StreamExt as _;
 use xebec_objects::{BlobReader, Objects, new_key, within};
 use xebec_placement::PlaceName;
 
+use super::reading_on::{self, Opened};
 use super::shards::{self, Shards};
 use crate::error::StoreError;
 use crate::model::Blob;
@@ -19,8 +20,6 @@ use crate::records::replicas;
 use crate::replicas::{Part, Replica};
 use crate::store::{Store, now};
 
-/// A place beside the main one that does not begin to answer for so long does not answer: a disk of another host may hang for ever.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// A mark has no more bytes.
 const LONGEST_MARK: u64 = 256;
 
@@ -35,6 +34,19 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// What no other copy of the same object is called: its key, or those of its shards.
+    fn copy(&self) -> String {
+        match self {
+            Self::Main(key) => key.clone(),
+            Self::Replica(replica) => replica.key.clone(),
+            Self::Shards(shards) => {
+                let keys: Vec<&str> = shards.replicas().map(|replica| replica.key.as_str()).collect();
+                keys.join(",")
+            }
+            Self::Restored(blob) => blob.digest.to_string(),
+        }
+    }
+
     /// The places beside the main one that have it or a part of it.
     pub(super) fn places(&self) -> BTreeSet<PlaceName> {
         match self {
@@ -55,46 +67,79 @@ impl Source {
 }
 
 impl Store {
-    /// Reads a range of an object, which has these bytes.
+    /// Reads a range of an object, which has these bytes. A copy that breaks off is followed by the next one.
     ///
     /// # Errors
     /// `NotFound` if it is nowhere. Otherwise that of the first place that did not answer.
     pub(crate) async fn read_named(&self, name: &str, range: Range<u64>) -> io::Result<BlobReader> {
+        let opened = self.open_named(name, range.clone(), &BTreeSet::new()).await?;
+        Ok(match self.inner.places.is_empty() {
+            true => opened.pieces,
+            false => reading_on::going_on(self.clone(), name, range, opened),
+        })
+    }
+
+    /// Begins to read a copy that is not one of these.
+    pub(super) async fn open_named(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        but: &BTreeSet<String>,
+    ) -> io::Result<Opened> {
         let main = PlaceName::main();
-        let key = main_key(name);
+        let key = main_key(name).filter(|key| !but.contains(*key));
         let later = key.is_some() && self.inner.places.is_avoided(&main);
         let mut failed: Option<io::Error> = None;
         if let Some(key) = key.filter(|_| !later) {
-            match self.read_main(key, range.clone()).await {
-                Ok(reader) => return Ok(reader),
+            match self.open_copy(Source::Main(key.to_owned()), range.clone()).await {
+                Ok(opened) => return Ok(opened),
                 Err(error) => failed = Some(error),
             }
         }
-        match self.read_replicas(name, range.clone()).await {
-            Ok(Some(reader)) => return Ok(reader),
+        match self.open_replica(name, range.clone(), but).await {
+            Ok(Some(opened)) => return Ok(opened),
             Ok(None) => {}
             Err(error) => failed = Some(worse(failed, error)),
         }
         match key.filter(|_| later) {
             // It may be on a place that does not answer, and not here.
             Some(key) => self
-                .read_main(key, range)
+                .open_copy(Source::Main(key.to_owned()), range)
                 .await
                 .map_err(|error| worse(failed, error)),
             None => Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into())),
         }
     }
 
-    async fn read_main(&self, key: &str, range: Range<u64>) -> io::Result<BlobReader> {
-        self.noted(&PlaceName::main(), self.inner.objects.read(key, range).await)
+    async fn open_copy(&self, source: Source, range: Range<u64>) -> io::Result<Opened> {
+        let pieces = self.read_source(&source, range).await?;
+        let copy = source.copy();
+        Ok(Opened { copy, pieces })
     }
 
-    /// Reads a range of an object from its replicas; none if it has none that would do.
-    async fn read_replicas(&self, name: &str, range: Range<u64>) -> io::Result<Option<BlobReader>> {
+    /// Where there are no other places, nobody can do more than wait.
+    async fn read_main(&self, key: &str, range: Range<u64>) -> io::Result<BlobReader> {
+        let read = self.inner.objects.read(key, range);
+        if self.inner.places.is_empty() {
+            return read.await;
+        }
+        let main = PlaceName::main();
+        let pieces = self.noted(&main, within(self.place_patience(), read).await)?;
+        Ok(reading_on::watched(self.clone(), main, pieces))
+    }
+
+    /// Begins to read one of an object's replicas; none if it has none that would do.
+    async fn open_replica(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        but: &BTreeSet<String>,
+    ) -> io::Result<Option<Opened>> {
         let mut failed = None;
-        for source in self.other_sources(name).await? {
-            match self.read_source(&source, range.clone()).await {
-                Ok(reader) => return Ok(Some(reader)),
+        let sources = self.other_sources(name).await?.into_iter();
+        for source in sources.filter(|source| !but.contains(&source.copy())) {
+            match self.open_copy(source, range.clone()).await {
+                Ok(opened) => return Ok(Some(opened)),
                 Err(error) => failed = Some(worse(failed, error)),
             }
         }
@@ -143,11 +188,16 @@ impl Store {
             let objects = self.objects_of(&replica.place).await?;
             objects.read(&replica.key, range).await
         };
-        self.noted(&replica.place, within(PATIENCE, read).await)
+        let pieces = self.noted(&replica.place, within(self.place_patience(), read).await)?;
+        Ok(reading_on::watched(self.clone(), replica.place.clone(), pieces))
+    }
+
+    fn place_patience(&self) -> Duration {
+        self.inner.config.place_patience
     }
 
     /// Notes of a place whether it has answered.
-    fn noted<T>(&self, place: &PlaceName, answer: io::Result<T>) -> io::Result<T> {
+    pub(super) fn noted<T>(&self, place: &PlaceName, answer: io::Result<T>) -> io::Result<T> {
         if answer.as_ref().is_err_and(|error| !is_absence(error)) && !self.inner.places.is_empty() {
             self.inner.places.note_failure(place);
         }
@@ -204,9 +254,12 @@ impl Store {
     }
 
     async fn is_on_main(&self, key: &str, size: u64) -> io::Result<bool> {
-        let found = self.inner.objects.size(key).await;
-        let found = self.noted(&PlaceName::main(), found)?;
-        Ok(found == Some(size))
+        let look = self.inner.objects.size(key);
+        let found = match self.inner.places.is_empty() {
+            true => look.await,
+            false => within(self.place_patience(), look).await,
+        };
+        Ok(self.noted(&PlaceName::main(), found)? == Some(size))
     }
 
     /// Whether a replica is there and has as many bytes as its record says.
@@ -215,7 +268,7 @@ impl Store {
             let objects = self.objects_of(&replica.place).await?;
             objects.size(&replica.key).await
         };
-        let found = self.noted(&replica.place, within(PATIENCE, look).await)?;
+        let found = self.noted(&replica.place, within(self.place_patience(), look).await)?;
         Ok(found == Some(replica.size))
     }
 
@@ -234,7 +287,7 @@ impl Store {
             return Err(io::Error::other(advice));
         };
         if !place.is_seen() {
-            within(PATIENCE, self.see(name, place)).await?;
+            within(self.place_patience(), self.see(name, place)).await?;
             place.see();
         }
         Ok(&place.objects)

@@ -11,7 +11,7 @@ use xebec_placement::{PlaceName, Placement};
 
 use super::copying::{at, failed, wrong_bytes};
 use super::reading::Source;
-use crate::error::Result;
+use crate::error::{Result, Unplaced};
 use crate::records::intact::main_key;
 use crate::records::replicas;
 use crate::replicas::{Held, Part, Placed, Replica};
@@ -28,19 +28,19 @@ impl Store {
     /// If the object cannot be read from anywhere, a place does not answer or has no room, or the database fails. What was made stays, and this can be
     /// tried again.
     pub async fn place(&self, held: &Held, wanted: &BTreeSet<Placement>) -> Result<Placed> {
-        self.place_without(held, wanted, &BTreeSet::new()).await
+        Ok(self.place_without(held, wanted, &BTreeSet::new()).await?)
     }
 
     /// The same, but for places that are known to be away: they are not asked, and what is wanted there fails at once.
     ///
     /// # Errors
-    /// As of [`Store::place`].
+    /// As of [`Store::place`], of each place that has failed: one that is away keeps no other from being asked.
     pub async fn place_without(
         &self,
         held: &Held,
         wanted: &BTreeSet<Placement>,
         away: &BTreeSet<PlaceName>,
-    ) -> Result<Placed> {
+    ) -> Result<Placed, Unplaced> {
         let mut placed = Placed::default();
         if wanted.is_empty() {
             return Ok(placed);
@@ -55,7 +55,7 @@ impl Store {
             placed.made += 1;
             placed.made_bytes += held.size;
         }
-        let (mut kept, mut failure) = (BTreeSet::new(), None);
+        let (mut kept, mut failure) = (BTreeSet::new(), None::<Unplaced>);
         for placement in wanted.iter().filter(|placement| **placement != main) {
             let replicated = match placement.places().iter().find(|place| away.contains(place)) {
                 Some(place) => Err(at(place, io::Error::other(PAUSES))),
@@ -65,7 +65,7 @@ impl Store {
                 Ok(Some(keys)) => kept.extend(keys),
                 Ok(None) => return Ok(placed),
                 // A place that is away keeps others from nothing.
-                Err(error) => failure = failure.or(Some(error)),
+                Err(error) => failure = Some(Unplaced::from(error).after(failure)),
             }
         }
         if let Some(error) = failure {

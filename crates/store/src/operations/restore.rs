@@ -12,7 +12,7 @@ use std::path::Path;
 use xebec_kernel::file::sync_directory;
 
 use super::backup::{INCOMPLETE, OBJECTS, RECORDS, STEP, UNFINISHED};
-use super::backup_objects::{blocking, failed, hash, link_or_copy, remove};
+use super::backup_copying::{blocking, failed, hash, link_or_copy, remove};
 use crate::database::{Database, DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::model::Blob;

@@ -9,6 +9,7 @@
 
 mod adopt;
 mod backup;
+mod backup_broken_off;
 mod backup_places;
 mod blobs;
 mod collection;

@@ -241,3 +241,20 @@ async fn pulls_that_could_not_be_written_are_written_later() {
         assert_ne!(found.unwrap().pulled, 0);
     }
 }
+
+/// The pull was noted before the second began, and is in no record while the first writes it: a process that ended then would have lost it.
+#[tokio::test]
+async fn when_pulls_are_written_all_are_that_were_noted_before() {
+    for test in engines(|_| ()).await {
+        let (store, a) = (&test.store, name("a"));
+        let one = manifest("one", Vec::new());
+        store.put_manifest(&a, &one, &[]).await.unwrap();
+        store.note_pull(&a, &one.digest, None, u64::MAX);
+        let (mut first, mut second) = (Box::pin(store.write_pulls()), Box::pin(store.write_pulls()));
+        assert!(futures_util::poll!(&mut first).is_pending());
+        assert!(futures_util::poll!(&mut second).is_pending(), "{}", test.engine);
+        first.await.unwrap();
+        second.await.unwrap();
+        assert_ne!(store.manifest(&a, &one.digest).await.unwrap().unwrap().pulled, 0);
+    }
+}

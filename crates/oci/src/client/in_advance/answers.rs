@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, warn};
 use xebec_format::digest::Digest;
@@ -80,7 +81,37 @@ pub(crate) struct Answers {
     listed: Vec<Listed>,
     contents: parking_lot::Mutex<Contents>,
     /// The rest of the body, of which one call reads for all; `None` when nothing more comes.
-    body: Mutex<Option<Answer>>,
+    body: Mutex<Option<Rest>>,
+}
+
+/// The rest of a body.
+#[derive(Debug)]
+struct Rest {
+    answer: Answer,
+    /// For how long calls have waited, one after the other, since something of it came. While none does, nobody knows what has come.
+    silent: Duration,
+}
+
+impl Rest {
+    /// The next part, waited for until then, and until all calls together have waited long enough.
+    async fn chunk(&mut self, until: Instant) -> Result<Result<Option<Bytes>, Fault>, Elapsed> {
+        let begun = Instant::now();
+        let until = until.min(begun + WAIT.saturating_sub(self.silent));
+        let waiting = Waiting(&mut self.silent, begun);
+        let part = timeout_at(until, self.answer.chunk()).await?;
+        drop(waiting);
+        self.silent = Duration::ZERO;
+        Ok(part)
+    }
+}
+
+/// A call that waits. It may be given up at any time, and its time counts.
+struct Waiting<'a>(&'a mut Duration, Instant);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        *self.0 += self.1.elapsed();
+    }
 }
 
 impl Answers {
@@ -92,7 +123,10 @@ impl Answers {
             repository,
             listed,
             contents: parking_lot::Mutex::new(contents),
-            body: Mutex::new((!is_all).then_some(answer)),
+            body: Mutex::new((!is_all).then_some(Rest {
+                answer,
+                silent: Duration::ZERO,
+            })),
         }
     }
 
@@ -150,7 +184,7 @@ impl Answers {
         look: impl Fn(&mut Contents, usize) -> ControlFlow<Option<T>, u64>,
     ) -> Option<T> {
         let longest = Instant::now() + LONGEST;
-        let (mut last, mut until, mut quiet) = (None, longest, 0);
+        let (mut last, mut until) = (None, longest);
         loop {
             let (found, seen) = {
                 let mut contents = self.contents.lock();
@@ -159,27 +193,27 @@ impl Answers {
             match found {
                 ControlFlow::Break(found) => return found,
                 ControlFlow::Continue(now) if last < Some(now) => {
-                    (last, until, quiet) = (Some(now), longest.min(Instant::now() + WAIT), seen);
+                    (last, until) = (Some(now), longest.min(Instant::now() + WAIT));
                 }
                 ControlFlow::Continue(_) => {}
             }
-            if !self.more(seen, until, quiet).await {
+            if !self.more(seen, until).await {
                 return None;
             }
         }
     }
 
-    /// Reads on until then, unless more than `seen` has come meanwhile; whether anything came. If it is no more than what was there when
-    /// the wait began, nothing more is read for anybody. It may be given up at any time: what has come is in its place by then.
-    async fn more(&self, seen: u64, until: Instant, quiet: u64) -> bool {
+    /// Reads on until then, unless more than `seen` has come meanwhile; whether anything came. If nothing came for as long as one content is
+    /// waited for, nothing more is read for anybody. It may be given up at any time: what has come is in its place by then.
+    async fn more(&self, seen: u64, until: Instant) -> bool {
         let mut body = self.body.lock().await;
         if self.contents.lock().came() > seen {
             return true;
         }
-        let Some(answer) = &mut *body else {
+        let Some(rest) = &mut *body else {
             return false;
         };
-        let broken = match timeout_at(until, answer.chunk()).await {
+        let broken = match rest.chunk(until).await {
             Ok(Ok(Some(part))) => {
                 if self.contents.lock().take_in(part) {
                     *body = None;
@@ -188,7 +222,7 @@ impl Answers {
             }
             Ok(Ok(None)) => "it ended".to_owned(),
             Ok(Err(fault)) => fault.to_string(),
-            Err(_) if seen > quiet => {
+            Err(_) if rest.silent < WAIT => {
                 debug!(
                     "other contents of an answer in advance came for too long; this one is asked for by itself"
                 );
@@ -208,5 +242,46 @@ struct Asked<'a>(&'a Answers, usize);
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.0.forget(self.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{StreamExt as _, stream};
+
+    use super::*;
+
+    fn blob(content: &[u8]) -> Listed {
+        Listed::Blob {
+            digest: Digest::of(content),
+            size: content.len() as u64,
+        }
+    }
+
+    /// Half of the first content comes while the second is waited for, and nothing after that. The time is the runtime's: it goes on when nothing else can.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stalls_is_waited_for_once_since_its_last_byte() {
+        let (first, second) = (vec![1; 40_000], vec![2; 10]);
+        let half = Bytes::from(first[..20_000].to_vec());
+        let late = stream::once(async move {
+            tokio::time::sleep(WAIT / 2).await;
+            Ok::<_, std::io::Error>(half)
+        });
+        let body = reqwest::Body::wrap_stream(late.chain(stream::pending()));
+        let repository = Repository::new("registry.example", "app").unwrap();
+        let listed = vec![blob(&first), blob(&second)];
+        let answers = Answers::new(repository.clone(), listed, Answer::of_body(body), Bytes::new());
+        let begun = Instant::now();
+        for (wanted, waited) in [(&second, WAIT), (&first, WAIT * 3 / 2)] {
+            let digest = Digest::of(wanted);
+            let came = answers.take(&repository, Wanted::Blob(&digest)).await;
+            assert!(came.is_none());
+            let late = begun.elapsed().saturating_sub(waited);
+            assert!(
+                begun.elapsed() >= waited && late < Duration::from_secs(1),
+                "{:?}",
+                begun.elapsed()
+            );
+        }
     }
 }

@@ -134,13 +134,13 @@ impl Contents {
     ///
     /// # Errors
     /// If not even these can be.
-    pub(super) async fn answer(mut self, call: &Call<'_>) -> Result<Answer, ApiError> {
+    pub(super) fn answer(mut self, call: &Call<'_>) -> Result<Answer, ApiError> {
         let mut sources = std::mem::take(&mut self.sources);
         let mut size = self.parts.head().content_size();
         let (mut encoded, mut room) = (self.parts.head().encode(), None);
         if let Ok(head) = &encoded {
             let needed = head.len() + self.parts.pieces() * PIECE;
-            room = call.room(needed as u64).await.ok();
+            room = call.room_now(needed as u64);
         }
         if room.is_none() {
             let (head, manifests) = self.only_manifests(sources);

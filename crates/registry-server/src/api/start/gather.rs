@@ -47,9 +47,7 @@ const MOST_INDEXES: u64 = 32 << 20;
 const MOST_DECODED: u64 = 24 << 20;
 /// A larger configuration, or recording outside of its manifest, is not read to choose pages.
 const MOST_READ: u64 = 4 << 20;
-/// What is not found in this time after the image's manifest is left out: the host asks for it meanwhile rather than later.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// An upstream has less, so that what is here can be sent without it.
+/// An upstream has less time than a start, so that what is here can be sent without it.
 const PATIENCE_WITH_UPSTREAM: Duration = Duration::from_secs(2);
 
 /// A start that is to be answered.
@@ -87,7 +85,8 @@ impl Start<'_, '_> {
         let (found, warning) = self.find(&self.reference).await?;
         if let Some(image) = self.image(found, &mut contents).await {
             // What was found by then is sent.
-            let _in_time = timeout(PATIENCE, self.gather_image(&image, &mut contents)).await;
+            let patience = self.call.registry.start_patience;
+            let _in_time = timeout(patience, self.gather_image(&image, &mut contents)).await;
         }
         Ok((contents, warning))
     }
@@ -165,7 +164,7 @@ impl Start<'_, '_> {
             contents.referrers(image.digest, list);
         }
         for artifact in &artifacts {
-            self.take_artifact(artifact, contents).await;
+            self.take_artifact(artifact, contents);
         }
         for Gathered { known, .. } in artifacts.iter().filter(|artifact| artifact.is_whole) {
             if let Some(apart) = &known.carried.apart {
@@ -199,8 +198,8 @@ impl Start<'_, '_> {
             return Some((listed.items, None));
         }
         let list = serde_json::to_vec(&Index::of(listed.items.iter().cloned())).ok()?;
-        let room = self.call.room(list.len() as u64).await;
-        Some((listed.items, room.ok().map(|room| room.hold(list))))
+        let room = self.call.room_now(list.len() as u64);
+        Some((listed.items, room.map(|room| room.hold(list))))
     }
 
     /// The newest recordings and the newest list of indexes.
@@ -289,9 +288,9 @@ impl Start<'_, '_> {
         Some(gathered(artifact, true))
     }
 
-    async fn take_artifact(&self, Gathered { item, known, .. }: &Gathered, contents: &mut Contents) {
+    fn take_artifact(&self, Gathered { item, known, .. }: &Gathered, contents: &mut Contents) {
         let content = known.content.clone();
-        let Ok(room) = self.call.room(content.len() as u64).await else {
+        let Some(room) = self.call.room_now(content.len() as u64) else {
             return;
         };
         let registry = self.call.registry;

@@ -98,6 +98,29 @@ async fn what_waits_for_a_place_comes_when_the_place_is_back() {
     }
 }
 
+/// Nobody asks a place, and waits for it, for each blob, only since another place is away as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_of_two_places_that_are_away_is_asked_again_after_a_pause() {
+    let world = World::new(&rule("**", &["intact@main", "intact@second", "intact@third"])).await;
+    world.push("team/first", b"first").await;
+    world.settle().await;
+    world
+        .without("second", async || {
+            world
+                .without("third", async || {
+                    world.push("team/app", b"while both are away").await;
+                    while world.placer.work_once().await.unwrap().is_some() {}
+                })
+                .await;
+        })
+        .await;
+    let new = world.push("team/new", b"new").await;
+    while world.placer.work_once().await.unwrap().is_some() {}
+    assert_eq!(world.intact(&new).await, ["main"]);
+    world.settle().await;
+    assert_eq!(world.intact(&new).await, ["main", "second", "third"]);
+}
+
 /// What one place does not take, others do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_that_is_away_keeps_copies_from_no_other() {
