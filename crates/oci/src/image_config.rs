@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
 use crate::manifest::null_is_empty;
-use crate::platform::Platform;
+use xebec_format::platform::Platform;
 
 /// Largest image config that is read; containerd's limit for content that it holds in memory.
 pub const MAX_CONFIG_SIZE: u64 = 8 << 20;

@@ -1,7 +1,6 @@
 //! References, manifests, and the registry client.
 //!
 //! * `reference`: what a user types to name an image, taken apart and checked.
-//! * `platform`: which of an index's images fits a host.
 //! * [`manifest`], [`media_type`], [`image_config`]: what registries answer with, parsed within limits.
 //! * [`client`]: the [`Client`]: resolve, range reads, streams, referrers, push.
 //! * [`config`]: what a user may set about registries.
@@ -25,7 +24,6 @@ pub mod image_config;
 pub mod manifest;
 pub mod media_type;
 pub mod memory;
-mod platform;
 mod reference;
 mod transport;
 
@@ -38,6 +36,6 @@ pub use config::{Budget, ClientConfig, DurationError, Mirror, RegistrySettings, 
 pub use error::{ClientError, Fault, Target};
 pub use image_config::ImageConfig;
 pub use manifest::{Descriptor, ImageManifest, Index, Manifest};
-pub use platform::Platform;
 pub use reference::{Reference, Repository};
 pub use transport::http::read_authorities;
+pub use xebec_format::platform::Platform;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use xebec_format::digest::Digest;
 
 use crate::media_type;
-use crate::platform::Platform;
+use xebec_format::platform::Platform;
 
 /// Largest manifest or index that is read. The distribution specification asks registries to take at least
 /// 4 MiB, and containerd and the CNCF registry set the same limit.

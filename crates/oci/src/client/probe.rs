@@ -7,10 +7,10 @@ use serde::Serialize;
 use super::Client;
 use crate::auth::{Challenge, Scope};
 use crate::error::{ClientError, Fault};
-use crate::platform::Platform;
 use crate::reference::Reference;
 use crate::transport::Ask;
 use crate::transport::registry::Endpoint;
+use xebec_format::platform::Platform;
 
 /// The kind of proof that a registry wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -8,8 +8,8 @@ use crate::error::{ClientError, Object, Target};
 use crate::image_config::{ImageConfig, MAX_CONFIG_SIZE};
 use crate::manifest::{Descriptor, ImageManifest, Index, Manifest};
 use crate::media_type::{ACCEPT_IMAGE, layer_encoding};
-use crate::platform::Platform;
 use crate::reference::{Reference, Repository};
+use xebec_format::platform::Platform;
 
 /// Indexes may point to indexes; real ones do so once at most.
 const MAX_INDEX_DEPTH: usize = 3;
