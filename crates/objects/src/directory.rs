@@ -4,11 +4,11 @@
 //! after file and name are synced.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -16,13 +16,13 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use xebec_kernel::file::sync_directory;
 use xebec_kernel::writeback;
 
 use super::buffers::Buffers;
 use super::note::{Finished, Note};
-use super::owner::{hand_over, hand_over_directory};
+use super::owner::{create_new, make_directories};
 use crate::digest::{Algorithm, Hasher};
 
 /// A process that deletes an object holds it shared. A process that copies all objects holds it alone.
@@ -174,9 +174,7 @@ impl Directory {
         let (path, directory) = (self.path(key)?, self.clone());
         blocking(move || {
             directory.make_folder(&path)?;
-            let mut options = File::options();
-            let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
-            path.parent().iter().for_each(|folder| hand_over(&file, folder));
+            let mut file = create_new(&path, OFlags::WRONLY)?;
             let written = pieces
                 .iter()
                 .try_for_each(|piece| file.write_all(piece))
@@ -248,21 +246,17 @@ fn open_object(path: &Path) -> io::Result<File> {
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    open_or_make(File::options().write(true), path)
+    open_or_make(OFlags::WRONLY, path)
 }
 
 /// Opens a file, and makes it if it is missing. A link in its place is somebody else's, and is not followed.
-fn open_or_make(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    let made = options.clone().create_new(true).mode(0o600).open(path);
-    match made {
-        Ok(file) => {
-            path.parent().iter().for_each(|folder| hand_over(&file, folder));
-            Ok(file)
-        }
+fn open_or_make(access: OFlags, path: &Path) -> io::Result<File> {
+    match create_new(path, access) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            options.custom_flags(no_link()).open(path)
+            let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            Ok(openat(CWD, path, flags, Mode::empty())?.into())
         }
-        Err(error) => Err(error),
+        made => made,
     }
 }
 
@@ -275,12 +269,7 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.is_dir();
-    let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    for made in missing.into_iter().rev() {
-        hand_over_directory(made)?;
-    }
+    make_directories(path)?;
     path.parent().map_or(Ok(()), sync_directory)
 }
 
@@ -319,7 +308,7 @@ pub struct FileWriter {
 impl FileWriter {
     /// Opens the file and hashes an earlier writer's bytes again: a killed process wrote no state of its hash.
     fn open(key: String, path: &Path) -> io::Result<Self> {
-        let file = open_or_make(File::options().read(true).write(true), path)?;
+        let file = open_or_make(OFlags::RDWR, path)?;
         let mut hasher = Hasher::new(Algorithm::Sha256);
         let size = hasher.read(&file)?;
         Ok(Self {

@@ -2,30 +2,104 @@
 //!
 //! A registry often runs as a user of its own, and an administrator runs `doctor`, `gc` or `scrub` as root. A folder, an object or a lock that root made
 //! there and kept would be one that the registry can neither read nor write.
+//!
+//! The owner of the directory can rename whatever is in it at any time, and put links in place of folders. So each thing is made in a directory
+//! that is open, and gets the owner of that very directory: with a link to a directory of root's, nothing changes hands.
 
-use std::fs::{File, Metadata};
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, File, Metadata};
 use std::io;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 
-use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, fchown, openat};
+use rustix::fs::{CWD, Dir, Gid, Mode, OFlags, Uid, fchown, mkdirat, openat};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustix::thread::CapabilitySet;
 use xebec_kernel::process::has_capability;
 
-/// Gives what this process has just made in a directory the owner of that directory, if this process is root's. What was there already has an owner:
-/// never call this for it. Where the file system keeps no owners, or root may not change them, it stays as it is.
-pub(super) fn hand_over(made: &File, directory: &Path) {
-    // Without the right to pass by permissions, root itself could not use it any more.
-    if !geteuid().is_root() || !has_capability(CapabilitySet::DAC_OVERRIDE) {
-        return;
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// Whether this process is root's and has its rights. Without the right to pass by permissions, root itself could not use any more what it
+/// has given away.
+fn is_root() -> bool {
+    geteuid().is_root() && has_capability(CapabilitySet::DAC_OVERRIDE)
+}
+
+/// Makes a file that is not there yet, and opens it with these flags.
+pub(super) fn create_new(path: &Path, flags: OFlags) -> io::Result<File> {
+    let (directory, name) = opened_parent(path)?;
+    let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(openat(&directory, name, flags, Mode::RUSR | Mode::WUSR)?);
+    if is_root() {
+        hand_over(&file, &directory);
     }
+    Ok(file)
+}
+
+/// Makes a directory, and those that it is in, as far as they are missing.
+pub(super) fn make_directories(path: &Path) -> io::Result<()> {
+    if !is_root() {
+        return DirBuilder::new().recursive(true).mode(0o700).create(path);
+    }
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.map_or(Ok(()), make_directories)?;
+    let (directory, name) = opened_parent(path)?;
+    match mkdirat(&directory, name, Mode::RWXU) {
+        Ok(()) => {}
+        // Somebody else has made it meanwhile, and it is theirs.
+        Err(Errno::EXIST) if path.is_dir() => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    let made = File::from(openat(
+        &directory,
+        name,
+        DIRECTORY | OFlags::NOFOLLOW,
+        Mode::empty(),
+    )?);
+    // One that has something in it was made by somebody else, and has been put there since.
+    if is_empty(&made)? {
+        hand_over(&made, &directory);
+    }
+    Ok(())
+}
+
+/// The directory that a path is in, open, and the name in it.
+fn opened_parent(path: &Path) -> io::Result<(File, &OsStr)> {
+    let nameless = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{} has no name", path.display()),
+        )
+    };
+    let name = path.file_name().ok_or_else(nameless)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let opened = openat(CWD, parent.unwrap_or(Path::new(".")), DIRECTORY, Mode::empty())?;
+    Ok((opened.into(), name))
+}
+
+fn is_empty(directory: &File) -> io::Result<bool> {
+    for entry in Dir::read_from(directory)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Gives what this process has just made in a directory the owner of that directory. Where the file system keeps no owners, or root may
+/// not change them, it stays as it is.
+fn hand_over(made: &File, directory: &File) {
     let (Ok(of_made), Ok(of_directory)) = (made.metadata(), directory.metadata()) else {
         return;
     };
     let owner = |metadata: &Metadata| (metadata.uid(), metadata.gid());
-    if owner(&of_made) != owner(&of_directory) {
+    let is_own = of_made.uid() == geteuid().as_raw();
+    if is_own && owner(&of_made) != owner(&of_directory) {
         let (user, group) = owner(&of_directory);
         let _ = fchown(
             made.as_fd(),
@@ -33,15 +107,4 @@ pub(super) fn hand_over(made: &File, directory: &Path) {
             Some(Gid::from_raw(group)),
         );
     }
-}
-
-/// The same of a directory. A link in its place is somebody else's, and is left alone.
-pub(super) fn hand_over_directory(made: &Path) -> io::Result<()> {
-    let Some(directory) = made.parent() else {
-        return Ok(());
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = openat(CWD, made, flags, Mode::empty())?;
-    hand_over(&File::from(opened), directory);
-    Ok(())
 }

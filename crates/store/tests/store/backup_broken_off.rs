@@ -57,6 +57,13 @@ fn objects_in(backup: &Path) -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// How many files folders of objects have.
+fn files_below(objects: &Path) -> usize {
+    let folders = std::fs::read_dir(objects).into_iter().flatten().flatten();
+    let files = folders.filter_map(|folder| std::fs::read_dir(folder.path()).ok());
+    files.map(Iterator::count).sum()
+}
+
 #[test]
 fn child() {
     let Some(root) = std::env::var_os(CHILD) else {
@@ -71,8 +78,8 @@ fn child() {
     });
 }
 
-/// Kills a process that takes a backup, so long after it has begun; whether it had not come to its end.
-fn kill_backup(root: &Path, after: Duration) -> bool {
+/// Kills a process that takes a backup, once there are so many objects; whether it had not come to its end.
+fn kill_backup(root: &Path, at: usize) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "backup_broken_off::child", "--nocapture"])
         .env(CHILD, root)
@@ -81,7 +88,10 @@ fn kill_backup(root: &Path, after: Duration) -> bool {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == BEGUN), "it ended by itself");
-    std::thread::sleep(after);
+    let objects = root.join("backup/objects");
+    while child.try_wait().unwrap().is_none() && files_below(&objects) < at {
+        std::thread::sleep(Duration::from_micros(200));
+    }
     let is_killed = child.try_wait().unwrap().is_none();
     let _ = child.kill();
     child.wait().unwrap();
@@ -104,8 +114,7 @@ async fn a_backup_that_is_killed_leaves_no_object_with_wrong_bytes() {
     let backup = root.path().join("backup");
     let (mut killed, mut unfinished) = (0, 0);
     for _ in 0..KILLS {
-        let after = Duration::from_millis(fastrand::u64(..80));
-        killed += u32::from(kill_backup(root.path(), after));
+        killed += u32::from(kill_backup(root.path(), fastrand::usize(..blobs.len())));
         for object in objects_in(&backup) {
             assert!(blobs.contains(&object), "an object of {} bytes", object.len());
         }
@@ -124,7 +133,7 @@ async fn a_backup_that_is_killed_leaves_no_object_with_wrong_bytes() {
         }
     }
     println!("{killed} of {KILLS} were killed, {unfinished} of them with objects and without records");
-    assert!(killed > 0, "no backup was killed in time");
+    assert!(unfinished > 0, "no backup was killed in time");
     let whole = store.backup(&backup, |_| ()).await.unwrap();
     assert_eq!((whole.blobs, whole.lacks), (24, vec![]));
     let left: Vec<_> = std::fs::read_dir(&backup)

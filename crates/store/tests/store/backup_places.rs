@@ -143,3 +143,25 @@ async fn what_no_place_gives_is_named_and_the_rest_is_backed_up() {
         assert_eq!(restored(&backup, &root, &away).await, b"away");
     }
 }
+
+/// A copy has the name of its object only once it is whole: otherwise the next backup would count it as kept.
+#[tokio::test]
+async fn what_a_broken_backup_has_left_counts_as_nothing() {
+    if !is_supported() {
+        return;
+    }
+    for (test, _elsewhere) in stores().await {
+        let (store, bytes) = (&test.store, some_bytes(70_000));
+        let digest = placed(store, &bytes, &["one"]).await;
+        let backup = test.directory.path().join("backup");
+        let left = [backup.join("objects/.backup.new"), backup.join(".incomplete.new")];
+        std::fs::create_dir_all(backup.join("objects")).unwrap();
+        left.iter()
+            .for_each(|file| std::fs::write(file, b"half of it").unwrap());
+        let backed_up = store.backup(&backup, |_| ()).await.unwrap();
+        assert_eq!((backed_up.blobs, backed_up.lacks), (1, vec![]));
+        assert!(left.iter().all(|file| !file.exists()), "nothing is left over");
+        let root = test.directory.path().join("restored");
+        assert_eq!(restored(&backup, &root, &digest).await, bytes);
+    }
+}

@@ -251,10 +251,16 @@ async fn when_pulls_are_written_all_are_that_were_noted_before() {
         store.put_manifest(&a, &one, &[]).await.unwrap();
         store.note_pull(&a, &one.digest, None, u64::MAX);
         let (mut first, mut second) = (Box::pin(store.write_pulls()), Box::pin(store.write_pulls()));
-        assert!(futures_util::poll!(&mut first).is_pending());
-        assert!(futures_util::poll!(&mut second).is_pending(), "{}", test.engine);
-        first.await.unwrap();
-        second.await.unwrap();
+        let is_written = futures_util::poll!(&mut first).is_ready();
+        // While the first has its turn, whatever the database has done by then.
+        let waits = futures_util::poll!(&mut second).is_pending();
+        assert!(is_written || waits, "{}", test.engine);
+        if !is_written {
+            first.await.unwrap();
+        }
+        if waits {
+            second.await.unwrap();
+        }
         assert_ne!(store.manifest(&a, &one.digest).await.unwrap().unwrap().pulled, 0);
     }
 }

@@ -90,7 +90,7 @@ async fn without_one(store: &Store) -> (Store, Arc<AtomicUsize>) {
 /// The store anew, with a bucket of this server in place of `one`.
 async fn with_one_at(store: &Store, endpoint: String) -> Store {
     let mut config = store.config().clone();
-    config.place_patience = Duration::from_millis(300);
+    config.place_patience = Duration::from_secs(4);
     for place in &mut config.places {
         if place.name.as_str() == "one" {
             place.root = None;
