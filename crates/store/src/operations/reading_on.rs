@@ -11,6 +11,7 @@ use futures_util::{StreamExt as _, stream};
 use xebec_objects::{BlobReader, within};
 use xebec_placement::PlaceName;
 
+use crate::places::worse;
 use crate::store::Store;
 
 /// A copy that is being read.
@@ -41,6 +42,8 @@ struct Reading {
     left: Range<u64>,
     /// The copies that have failed, and the one that is read.
     begun: BTreeSet<String>,
+    /// The failure that says most so far.
+    failed: Option<io::Error>,
     pieces: BlobReader,
 }
 
@@ -51,6 +54,7 @@ pub(super) fn going_on(store: Store, name: &str, range: Range<u64>, opened: Open
         name: name.to_owned(),
         left: range,
         begun: BTreeSet::from([opened.copy]),
+        failed: None,
         pieces: opened.pieces,
     };
     BlobReader::new(stream::try_unfold(reading, |mut reading| async move {
@@ -72,14 +76,19 @@ impl Reading {
             };
             let Range { start, end } = self.left;
             let next = self.store.open_named(&self.name, start..end, &self.begun).await;
-            // What the first copy failed with says more than that there is no other one.
-            let Ok(Opened { copy, pieces }) = next else {
-                return Err(error);
+            let Opened { copy, pieces } = match next {
+                Ok(opened) => opened,
+                // That there is no other copy says less than why one failed.
+                Err(none) if none.kind() == io::ErrorKind::NotFound => {
+                    return Err(worse(self.failed.take(), error));
+                }
+                Err(other) => return Err(worse(Some(worse(self.failed.take(), error)), other)),
             };
             tracing::warn!(
                 "a copy of {} broke off before byte {start}, and the next one is read: {error}",
                 self.name
             );
+            self.failed = Some(worse(self.failed.take(), error));
             self.begun.insert(copy);
             self.pieces = pieces;
         }
