@@ -59,9 +59,10 @@ pub(super) async fn decode(
     pages: BTreeSet<Page>,
 ) -> Result<Decoded, LayerError> {
     let file = unnamed(&store.config().root)?;
-    // What no span gives is zero.
-    file.set_len(pages.len() as u64 * PAGE_SIZE)
-        .map_err(|error| full(&error))?;
+    // What no span gives is zero, up to the end of the last page.
+    if let Some(last) = (pages.len() as u64 * PAGE_SIZE).checked_sub(1) {
+        file.write_all_at(&[0], last).map_err(|error| full(&error))?;
+    }
     let mut decoded = Decoded {
         file,
         places: pages.iter().copied().zip(0..).collect(),

@@ -1,5 +1,6 @@
 //! A runtime image for a new version of an image, predicted from what was recorded of an earlier one in the same repository.
 //!
+//! * `wanted`: the new version.
 //! * `sources`: the earlier version that fits best, and its recordings.
 //! * `layers`: indexes of layers, with what they say of contents.
 //! * `decoded`: the pages, decoded from the layers and verified.
@@ -14,14 +15,13 @@
 mod decoded;
 mod layers;
 mod sources;
+mod wanted;
 mod zone;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use xebec_artifact::artifact::Artifact;
 use xebec_artifact::recording::RUNTIME_IMAGE_TYPE;
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::RecordedLayer;
@@ -30,14 +30,13 @@ use xebec_oci::image_config::ImageConfig;
 use xebec_prediction::command::OwnCommand;
 use xebec_prediction::files::Files;
 use xebec_prediction::services::{self, Recorded};
-use xebec_store::{RepositoryName, Store};
+use xebec_store::Store;
 
 use self::layers::{Layers, Read};
 use self::sources::Source;
-use crate::image::Image;
+pub(crate) use self::wanted::Wanted;
 use crate::layer::{LayerError, NICE};
 use crate::publish::here;
-use crate::settings::Signer;
 
 /// A prediction that takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -51,18 +50,6 @@ pub(crate) enum Outcome {
     NothingBefore,
     /// The artifact.
     Predicted(Digest),
-}
-
-/// An image to predict for.
-pub(crate) struct Wanted {
-    pub(crate) repository: RepositoryName,
-    pub(crate) image: Image,
-    /// Its configuration, as it is stored.
-    pub(crate) config: Vec<u8>,
-    /// The indexes of its layers.
-    pub(crate) indexes: Artifact,
-    /// Signs the artifact, if this registry made all of the indexes.
-    pub(crate) signer: Option<Arc<Signer>>,
 }
 
 /// Predicts, unless there is a recording.

@@ -10,8 +10,8 @@ use xebec_oci::Manifest;
 use xebec_oci::image_config::{ImageConfig, MAX_CONFIG_SIZE};
 use xebec_store::{ManifestWithin, RepositoryName, Store};
 
-use super::Wanted;
 use super::layers::read_blob;
+use super::wanted::Wanted;
 use crate::image::Image;
 use crate::layer::LayerError;
 use crate::publish::here;
