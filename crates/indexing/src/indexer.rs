@@ -36,6 +36,16 @@ const MAX_ARTIFACT: u64 = 4 << 20;
 /// While nothing may be written, it is looked this often whether that has changed.
 const LOOK_AT_MODE: Duration = Duration::from_secs(1);
 
+/// What came of a manifest.
+enum Came {
+    /// All that was to be done.
+    Done,
+    /// Some of its layers could not be indexed, for these reasons.
+    NotWholly(String),
+    /// It is indexed, and predicting failed for a reason that may pass.
+    PredictAgain(String),
+}
+
 /// See the module.
 pub struct Indexer {
     store: Store,
@@ -126,21 +136,25 @@ impl Indexer {
         } = &task;
         let outcome = self.index(&task).await;
         self.surroundings.indexed(match &outcome {
-            Ok(None) => "done",
+            Ok(Came::Done | Came::PredictAgain(_)) => "done",
             Err(LayerError::Now(_)) => "failed_for_now",
-            Ok(Some(_)) | Err(_) => "not_wholly",
+            Ok(Came::NotWholly(_)) | Err(_) => "not_wholly",
         });
         match outcome {
-            Ok(None) => self.store.settle_indexing(&task, None).await?,
-            Ok(Some(problem)) | Err(LayerError::Never(problem) | LayerError::Here(problem)) => {
+            Ok(Came::Done) => self.store.settle_indexing(&task, None).await?,
+            Ok(Came::NotWholly(problem)) | Err(LayerError::Never(problem) | LayerError::Here(problem)) => {
                 tracing::info!(%repository, %manifest, "not indexed, or not all of it: {problem}");
                 self.store.settle_indexing(&task, Some(problem)).await?;
             }
-            Err(LayerError::Now(problem)) if *tries < MOST_TRIES => {
-                tracing::debug!(%repository, %manifest, "not indexed yet: {problem}");
+            Ok(Came::PredictAgain(problem)) | Err(LayerError::Now(problem)) if *tries < MOST_TRIES => {
+                tracing::debug!(%repository, %manifest, "not indexed or predicted yet: {problem}");
                 let pause =
                     FIRST_PAUSE * 2_u32.saturating_pow(u32::try_from(*tries).unwrap_or(0).saturating_sub(1));
                 self.store.postpone_indexing(&task, pause, problem).await?;
+            }
+            Ok(Came::PredictAgain(problem)) => {
+                tracing::warn!(%repository, %manifest, "no runtime image is predicted, and given up after {tries} tries: {problem}");
+                self.store.settle_indexing(&task, None).await?;
             }
             Err(LayerError::Now(problem)) => {
                 tracing::warn!(%repository, %manifest, "not indexed, and given up after {tries} tries: {problem}");
@@ -150,27 +164,31 @@ impl Indexer {
         Ok(true)
     }
 
-    /// Indexes a manifest's layers and lists what came of them; what could not be indexed, for people.
-    async fn index(&self, task: &IndexingTask) -> Result<Option<String>, LayerError> {
+    /// Indexes a manifest's layers and lists what came of them, then predicts.
+    async fn index(&self, task: &IndexingTask) -> Result<Came, LayerError> {
         let repository = &task.repository;
         let Some(manifest) = self.store.manifest(repository, &task.manifest).await? else {
-            return Ok(None);
+            return Ok(Came::Done);
         };
         if !image::is_image(manifest.artifact_type.as_deref()) {
-            return Ok(None);
+            return Ok(Came::Done);
         }
         let image = Image::of(&manifest.media_type, &manifest.content).map_err(LayerError::Never)?;
         let Some(image) = image else {
-            return Ok(None);
+            return Ok(Came::Done);
         };
         let (indexes, problems) = match self.listed(task).await? {
             Some(listed) => (listed, Vec::new()),
             None => self.index_layers(repository, &image).await?,
         };
-        if problems.is_empty() && self.predicts {
-            self.predict(repository, image, indexes).await?;
+        if !problems.is_empty() {
+            return Ok(Came::NotWholly(problems.join("; ")));
         }
-        Ok((!problems.is_empty()).then(|| problems.join("; ")))
+        let again = match self.predicts {
+            true => self.predict(repository, image, indexes).await,
+            false => None,
+        };
+        Ok(again.map_or(Came::Done, Came::PredictAgain))
     }
 
     /// Indexes an image's layers and lists their indexes in an artifact; says which layers could not be indexed.
@@ -205,33 +223,11 @@ impl Indexer {
     }
 
     /// Makes a runtime image of what was recorded of an earlier version. That nothing can be predicted is no problem of the image: it is
-    /// said in the log, and not tried again.
-    async fn predict(
-        &self,
-        repository: &RepositoryName,
-        image: Image,
-        indexes: Artifact,
-    ) -> Result<(), LayerError> {
-        let before = self.store.subjects_of_type(repository, RUNTIME_IMAGE_TYPE, 1);
-        if before.await?.is_empty() {
-            return Ok(());
-        }
+    /// said in the log, and not tried again. Returns a reason that may pass.
+    async fn predict(&self, repository: &RepositoryName, image: Image, indexes: Artifact) -> Option<String> {
         let manifest = image.descriptor.digest;
-        let outcome = match self.config(repository, &image).await {
-            Ok(config) => {
-                let signer = match self.has_made(&indexes).await? {
-                    true => self.signer.clone(),
-                    false => None,
-                };
-                let wanted = Wanted {
-                    repository: repository.clone(),
-                    image,
-                    config,
-                    indexes,
-                    signer,
-                };
-                predicting::predict(&self.store, wanted).await
-            }
+        let outcome = match self.predicted(repository, image, indexes).await {
+            Ok(outcome) => Ok(outcome?),
             Err(error) => Err(error),
         };
         self.surroundings.predicted(match &outcome {
@@ -249,9 +245,38 @@ impl Indexer {
             Err(LayerError::Never(problem) | LayerError::Here(problem)) => {
                 tracing::info!(%repository, %manifest, "no runtime image is predicted: {problem}");
             }
-            Err(passing @ LayerError::Now(_)) => return Err(passing),
+            Err(LayerError::Now(problem)) => return Some(problem),
         }
-        Ok(())
+        None
+    }
+
+    /// The same; `None` where nothing was ever recorded. Only what the repository has is read: no upstream is asked for anything.
+    async fn predicted(
+        &self,
+        repository: &RepositoryName,
+        image: Image,
+        indexes: Artifact,
+    ) -> Result<Option<Outcome>, LayerError> {
+        let before = self.store.subjects_of_type(repository, RUNTIME_IMAGE_TYPE, 1);
+        if before.await?.is_empty() {
+            return Ok(None);
+        }
+        let config = image.config().digest;
+        let config = predicting::read_blob(&self.store, repository, config, MAX_CONFIG_SIZE).await?;
+        let lacks = || LayerError::Here(format!("{repository} does not have the image's configuration"));
+        let config = config.ok_or_else(lacks)?;
+        let signer = match self.has_made(&indexes).await? {
+            true => self.signer.clone(),
+            false => None,
+        };
+        let wanted = Wanted {
+            repository: repository.clone(),
+            image,
+            config,
+            indexes,
+            signer,
+        };
+        predicting::predict(&self.store, wanted).await.map(Some)
     }
 
     /// Whether this registry has made all these indexes. It vouches for no others.

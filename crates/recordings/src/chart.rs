@@ -192,7 +192,7 @@ fn choose<'a, R>(all: &'a [Judged<R>], selected: Option<&str>) -> Result<Chosen<
     }
     let newest = services
         .into_iter()
-        .max_by_key(|(_, root, service)| (root.is_ok(), service.recorded));
+        .max_by_key(|(_, root, service)| (root.is_ok(), !service.is_predicted(), service.recorded));
     newest.ok_or_else(|| none("no service was recorded".to_owned()))
 }
 

@@ -414,3 +414,83 @@ fn summary(
         image_bytes: found.layers.iter().map(|layer| layer.size).sum(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use xebec_format::runtime_image::SeenRun;
+    use xebec_trust::Evidence;
+
+    use super::*;
+
+    const LAYER: RecordedLayer = RecordedLayer {
+        layer: Digest::from_bytes([1; 32]),
+        index: Digest::from_bytes([2; 32]),
+        data_size: 1 << 20,
+    };
+
+    fn service(name: &str, recorder: &str, first: u64) -> Service {
+        let run = PageRun {
+            layer: 0,
+            first,
+            pages: 1,
+        };
+        Service {
+            key: ServiceKey {
+                argv: vec![name.to_owned()],
+                env: BTreeMap::new(),
+            },
+            probe: "port 80".to_owned(),
+            recorded: 1_700_000_000,
+            runs: 1,
+            recorder: recorder.to_owned(),
+            touched: vec![SeenRun { run, seen: 1 }],
+        }
+    }
+
+    fn kept(name: &str, services: Vec<Service>) -> KeptRecording {
+        KeptRecording {
+            name: Digest::of(name.as_bytes()),
+            evidence: Evidence::default(),
+            recording: Recording {
+                image: Digest::of(b"image"),
+                layers: vec![LAYER],
+                services,
+                zeros: Vec::new(),
+                zones: Vec::new(),
+                segments: Vec::new(),
+                indexes: Vec::new(),
+            },
+            zone: None,
+        }
+    }
+
+    #[test]
+    fn what_was_merged_is_merged_once_where_some_services_are_predicted() {
+        let quiet: Report = std::sync::Arc::new(|_| {});
+        let sources = |all: &[KeptRecording]| Sources::new(all, &[], &[LAYER], &quiet);
+        let mut all = vec![
+            kept("recorded", vec![service("web", "xebec 1", 1)]),
+            kept(
+                "predicted",
+                ["web", "job"]
+                    .map(|name| service(name, "xebec-registry 1 predict", 2))
+                    .to_vec(),
+            ),
+        ];
+        let first = sources(&all);
+        assert_eq!(first.recordings().len(), 2);
+        let folded = first.fold(Limit::default()).into_iter();
+        let services: Vec<Service> = folded.map(|(folded, _)| folded.service).collect();
+        let told: Vec<(&str, bool)> = services
+            .iter()
+            .map(|service| (service.key.argv[0].as_str(), service.is_predicted()))
+            .collect();
+        assert_eq!(told, [("web", false), ("job", true)]);
+        // In whichever order they are listed.
+        let merged = kept("merged", services);
+        all.push(merged.clone());
+        assert_eq!(sources(&all).recordings(), BTreeSet::from([merged.name]));
+        all.rotate_right(1);
+        assert_eq!(sources(&all).recordings(), BTreeSet::from([merged.name]));
+    }
+}

@@ -6,7 +6,7 @@ use futures_util::StreamExt as _;
 use xebec_format::digest::Digest;
 use xebec_format::layer::{LayerIndex, MERGED_ENTRY, Section, SpanTable};
 use xebec_prediction::files::{Files, Layer};
-use xebec_store::{RepositoryName, Store};
+use xebec_store::{RepositoryName, Store, StoreError};
 
 use crate::layer::LayerError;
 use crate::publish::here;
@@ -155,7 +155,7 @@ fn is_of(layer: Digest, index: &LayerIndex) -> Result<(), LayerError> {
 }
 
 /// A blob of the repository of `most` bytes at most, if it is here and has its digest.
-pub(super) async fn read_blob(
+pub(crate) async fn read_blob(
     store: &Store,
     repository: &RepositoryName,
     digest: Digest,
@@ -178,7 +178,12 @@ pub(super) async fn read_range(
     blob: &xebec_store::Blob,
     range: std::ops::Range<u64>,
 ) -> Result<Vec<u8>, LayerError> {
-    let mut stream = store.read(blob, range).await?;
+    let stream = store.read(blob, range).await;
+    let mut stream = stream.map_err(|error| match error {
+        // It does not come by waiting.
+        StoreError::Lost(_) | StoreError::NoRestorer(_) => LayerError::Here(error.to_string()),
+        other => other.into(),
+    })?;
     let mut bytes = Vec::new();
     while let Some(part) = stream.next().await {
         bytes.extend_from_slice(&part.map_err(|error| LayerError::Now(error.to_string()))?);

@@ -1,6 +1,7 @@
 //! A runtime image for a new version of an image, predicted from what was recorded of an earlier one in the same repository.
 //!
-//! * `sources`: the earlier version that fits best, and its recordings.
+//! * `wanted`: the new version.
+//! * `sources`: the earlier versions, the one that fits best first, and their recordings.
 //! * `layers`: indexes of layers, with what they say of contents.
 //! * `decoded`: the pages, decoded from the layers and verified.
 //! * `zone`: pages become a zone and an artifact.
@@ -14,33 +15,32 @@
 mod decoded;
 mod layers;
 mod sources;
+mod wanted;
 mod zone;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use xebec_artifact::artifact::Artifact;
 use xebec_artifact::recording::RUNTIME_IMAGE_TYPE;
 use xebec_format::digest::Digest;
-use xebec_format::runtime_image::RecordedLayer;
+use xebec_format::runtime_image::{RecordedLayer, Service};
 use xebec_kernel::process::give_way;
 use xebec_oci::image_config::ImageConfig;
 use xebec_prediction::command::OwnCommand;
 use xebec_prediction::files::Files;
 use xebec_prediction::services::{self, Recorded};
-use xebec_store::{RepositoryName, Store};
+use xebec_store::Store;
 
+pub(crate) use self::layers::read_blob;
 use self::layers::{Layers, Read};
-use self::sources::Source;
-use crate::image::Image;
+use self::sources::{Source, Sources};
+pub(crate) use self::wanted::Wanted;
 use crate::layer::{LayerError, NICE};
 use crate::publish::here;
-use crate::settings::Signer;
 
-/// A prediction that takes longer is given up.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// A prediction that takes longer is given up: the next image waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What came of an image.
 #[derive(Debug)]
@@ -51,18 +51,6 @@ pub(crate) enum Outcome {
     NothingBefore,
     /// The artifact.
     Predicted(Digest),
-}
-
-/// An image to predict for.
-pub(crate) struct Wanted {
-    pub(crate) repository: RepositoryName,
-    pub(crate) image: Image,
-    /// Its configuration, as it is stored.
-    pub(crate) config: Vec<u8>,
-    /// The indexes of its layers.
-    pub(crate) indexes: Artifact,
-    /// Signs the artifact, if this registry made all of the indexes.
-    pub(crate) signer: Option<Arc<Signer>>,
 }
 
 /// Predicts, unless there is a recording.
@@ -117,47 +105,64 @@ impl Prediction<'_> {
         if !recorded.await?.items.is_empty() {
             return Ok(Outcome::Recorded);
         }
-        let Some(source) = sources::find(self.store, self.wanted).await? else {
-            return Ok(Outcome::NothingBefore);
-        };
         let order = distinct(&image.order());
-        let (layers, services) = self.services(&order, &source).await?;
-        if services.is_empty() {
-            return Err(LayerError::Never(
-                "none of the recorded services or pages is in it".to_owned(),
-            ));
+        let named = self.named(&order)?;
+        let mut sources = Sources::find(self.store, self.wanted).await?;
+        let mut problem = None;
+        while let Some(source) = sources.next(self.store, self.wanted).await? {
+            match self.services((&order, &named), &source).await {
+                Ok((_, services)) if services.is_empty() => {
+                    let none = "none of the recorded services or pages is in it";
+                    problem = Some(LayerError::Never(none.to_owned()));
+                }
+                Ok((layers, services)) => return self.publish(&source, &layers, services).await,
+                Err(passing @ LayerError::Now(_)) => return Err(passing),
+                // Another version may have what serves.
+                Err(other) => problem = Some(other),
+            }
         }
+        problem.map_or(Ok(Outcome::NothingBefore), Err)
+    }
+
+    /// The index of each layer.
+    fn named(&self, order: &[Digest]) -> Result<BTreeMap<Digest, Digest>, LayerError> {
+        let named = order.iter().map(|layer| {
+            let blobs = self.wanted.indexes.layers.get(layer);
+            let blobs =
+                blobs.ok_or_else(|| LayerError::Never(format!("layer {layer} has no index beside it")))?;
+            Ok((*layer, blobs.index.digest))
+        });
+        named.collect()
+    }
+
+    async fn publish(
+        &self,
+        source: &Source,
+        layers: &[Read],
+        services: Vec<Service>,
+    ) -> Result<Outcome, LayerError> {
+        let repository = &self.wanted.repository;
         let wanted = services.iter().flat_map(services::pages).collect();
-        let decoded = decoded::decode(self.store, repository, &layers, wanted).await?;
+        let decoded = decoded::decode(self.store, repository, layers, wanted).await?;
         let services = services::without(services, &decoded.missing);
         if services.is_empty() {
             return Err(LayerError::Never("its layers are not lazy".to_owned()));
         }
-        let artifact = zone::publish(self.store, self.wanted, &source, &layers, services, &decoded).await?;
+        let artifact = zone::publish(self.store, self.wanted, source, layers, services, &decoded).await?;
         Ok(Outcome::Predicted(artifact))
     }
 
-    /// The different layers of the image, and the services that are predicted.
+    /// The different layers of the image (`order`, with their indexes), and the services that are predicted.
     async fn services(
         &self,
-        order: &[Digest],
+        (order, named): (&[Digest], &BTreeMap<Digest, Digest>),
         source: &Source,
-    ) -> Result<(Vec<Read>, Vec<xebec_format::runtime_image::Service>), LayerError> {
+    ) -> Result<(Vec<Read>, Vec<Service>), LayerError> {
         let Wanted {
-            repository,
-            image,
-            indexes,
-            ..
+            repository, image, ..
         } = self.wanted;
         let mut layers = Layers::new(self.store, repository);
-        let mut named = BTreeMap::new();
-        for layer in order {
-            let blobs = indexes.layers.get(layer);
-            let blobs =
-                blobs.ok_or_else(|| LayerError::Never(format!("layer {layer} has no index beside it")))?;
-            named.insert(*layer, blobs.index.digest);
-        }
-        let new = layers.files(&image.order(), &named).await?;
+        let new = layers.files(&image.order(), named).await?;
         let old_order = distinct(&source.image.order());
         let mut recorded = Vec::new();
         let mut old_indexes: BTreeMap<Digest, Digest> = BTreeMap::new();
@@ -182,7 +187,7 @@ impl Prediction<'_> {
         let old = layers.files(&source.image.order(), &old_indexes).await?;
         let services = self.carried(source, &recorded, &old, &new)?;
         drop((old, new));
-        Ok((layers.only(order, &named)?, services))
+        Ok((layers.only(order, named)?, services))
     }
 
     fn carried(
@@ -191,7 +196,7 @@ impl Prediction<'_> {
         recordings: &[(&xebec_format::runtime_image::Recording, Vec<Option<u16>>)],
         old: &Files,
         new: &Files,
-    ) -> Result<Vec<xebec_format::runtime_image::Service>, LayerError> {
+    ) -> Result<Vec<Service>, LayerError> {
         let config = ImageConfig::parse(&self.wanted.config)
             .map_err(|error| LayerError::Never(format!("the image's configuration: {error}")))?;
         let own = |config: &ImageConfig| (config.config.entrypoint.clone(), config.config.cmd.clone());

@@ -1,25 +1,29 @@
 //! The earlier version from whose recordings a new one is predicted.
 
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use xebec_artifact::carried::Carried;
-use xebec_artifact::recording::RUNTIME_IMAGE_TYPE;
+use xebec_artifact::recording::{PREDICTED_FROM, RUNTIME_IMAGE_TYPE};
 use xebec_format::digest::Digest;
 use xebec_format::runtime_image::Recording;
 use xebec_oci::Manifest;
 use xebec_oci::image_config::{ImageConfig, MAX_CONFIG_SIZE};
 use xebec_store::{ManifestWithin, RepositoryName, Store};
 
-use super::Wanted;
 use super::layers::read_blob;
+use super::wanted::Wanted;
 use crate::image::Image;
 use crate::layer::LayerError;
 use crate::publish::here;
 
-/// Images with recordings that are looked at, those with the newest recordings.
+/// Images with recordings that are looked at, those with the newest recordings. One that has only predictions stands for the image from
+/// whose recordings those come, so that many new versions do not hide the one that was recorded.
 const LOOKED_AT: usize = 16;
 /// Of them so many, the best ones, are read with their recordings.
 const READ: usize = 4;
+/// So many of those that have only predictions are read after them.
+const READ_PREDICTED: usize = 2;
 /// The newest recordings of an image.
 const RECORDINGS: usize = 8;
 /// What refers to an image is looked at up to this many.
@@ -45,54 +49,117 @@ impl Source {
     }
 }
 
-/// The version that shares the most layers, of those that hosts have recorded; of equals the one that was recorded last. If there are
-/// none, the best of those that are themselves predicted.
-pub(super) async fn find(store: &Store, wanted: &Wanted) -> Result<Option<Source>, LayerError> {
-    let repository = &wanted.repository;
-    let subjects = store
-        .subjects_of_type(repository, RUNTIME_IMAGE_TYPE, LOOKED_AT)
-        .await?;
+/// The earlier versions with recordings, the best ones first: those that hosts have recorded, then those that are themselves predicted. Of
+/// either, the one that shares the most layers comes first, of equals the one that was recorded last.
+pub(super) struct Sources {
+    recorded: VecDeque<Image>,
+    predicted: VecDeque<Image>,
+    /// How many may still be read, of each.
+    left: (usize, usize),
+}
+
+impl Sources {
+    /// Looks for them.
+    pub(super) async fn find(store: &Store, wanted: &Wanted) -> Result<Self, LayerError> {
+        let repository = &wanted.repository;
+        let subjects = store
+            .subjects_of_type(repository, RUNTIME_IMAGE_TYPE, LOOKED_AT)
+            .await?;
+        let (mut recorded, mut predicted, mut origins) = (Vec::new(), Vec::new(), Vec::new());
+        for subject in subjects {
+            match origin(store, repository, &subject).await? {
+                Some(origin) => {
+                    origins.push(origin);
+                    predicted.push(subject);
+                }
+                None => recorded.push(subject),
+            }
+        }
+        recorded.extend(origins);
+        Ok(Self {
+            recorded: images(store, wanted, recorded).await?,
+            predicted: images(store, wanted, predicted).await?,
+            left: (READ, READ_PREDICTED),
+        })
+    }
+
+    /// The next one that is for the same platform and has a recording that can be used.
+    pub(super) async fn next(
+        &mut self,
+        store: &Store,
+        wanted: &Wanted,
+    ) -> Result<Option<Source>, LayerError> {
+        loop {
+            let recorded = (self.left.0 > 0).then(|| self.recorded.pop_front()).flatten();
+            let is_recorded = recorded.is_some();
+            let predicted = || (self.left.1 > 0).then(|| self.predicted.pop_front()).flatten();
+            let Some(image) = recorded.or_else(predicted) else {
+                return Ok(None);
+            };
+            let Some(config) = same_platform(store, wanted, &image).await? else {
+                continue;
+            };
+            match is_recorded {
+                true => self.left.0 -= 1,
+                false => self.left.1 -= 1,
+            }
+            let source = Source {
+                recordings: recordings(store, &wanted.repository, &image).await?,
+                image,
+                config,
+            };
+            match source.is_real() || !is_recorded {
+                _ if source.recordings.is_empty() => {}
+                true => return Ok(Some(source)),
+                // Its artifact does not say that it is predicted.
+                false => self.predicted.push_back(source.image),
+            }
+        }
+    }
+}
+
+/// The image from whose recordings the newest prediction for an image comes, if it has nothing but predictions. An annotation is anybody's
+/// word; it leads to an image of the same repository, which is looked at as any other.
+async fn origin(
+    store: &Store,
+    repository: &RepositoryName,
+    subject: &xebec_store::Digest,
+) -> Result<Option<xebec_store::Digest>, LayerError> {
+    let listed = store.referrers(repository, subject, Some(RUNTIME_IMAGE_TYPE), LISTED, None);
+    let listed = listed.await?;
+    let is_predicted = |item: &xebec_store::Referrer| item.annotations.contains_key(PREDICTED_FROM);
+    if listed.next || !listed.items.iter().all(is_predicted) {
+        return Ok(None);
+    }
+    let newest = listed.items.iter().max_by_key(|item| item.created);
+    let origin = newest.and_then(|item| item.annotations.get(PREDICTED_FROM));
+    Ok(origin.and_then(|origin| origin.parse().ok()))
+}
+
+/// The images among these manifests, each once, without the new version itself. The one that shares the most layers with that comes first;
+/// they stay in order where they share as many.
+async fn images(
+    store: &Store,
+    wanted: &Wanted,
+    subjects: Vec<xebec_store::Digest>,
+) -> Result<VecDeque<Image>, LayerError> {
     let layers = wanted.image.order();
+    let mut known = vec![wanted.image.descriptor.digest];
     let mut candidates: Vec<(usize, Image)> = Vec::new();
     for subject in subjects {
-        let Some(image) = image(store, repository, &subject).await? else {
+        let Some(image) = image(store, &wanted.repository, &subject).await? else {
             continue;
         };
-        if image.descriptor.digest != wanted.image.descriptor.digest {
-            let shared = image
-                .order()
-                .iter()
-                .filter(|layer| layers.contains(layer))
-                .count();
-            candidates.push((shared, image));
+        if known.contains(&image.descriptor.digest) {
+            continue;
         }
+        known.push(image.descriptor.digest);
+        let order = image.order();
+        let shared = order.iter().filter(|layer| layers.contains(layer)).count();
+        candidates.push((shared, image));
     }
-    // They stay in order where they share as many.
     candidates.sort_by_key(|(shared, _)| Reverse(*shared));
-    let (mut read, mut predicted) = (0, None);
-    for (_, image) in candidates {
-        let Some(config) = same_platform(store, wanted, &image).await? else {
-            continue;
-        };
-        read += 1;
-        if read > READ {
-            break;
-        }
-        let recordings = recordings(store, repository, image.descriptor.digest).await?;
-        if recordings.is_empty() {
-            continue;
-        }
-        let source = Source {
-            image,
-            config,
-            recordings,
-        };
-        match source.is_real() {
-            true => return Ok(Some(source)),
-            false => predicted = predicted.or(Some(source)),
-        }
-    }
-    Ok(predicted)
+    Ok(candidates.into_iter().map(|(_, image)| image).collect())
 }
 
 async fn image(
@@ -127,13 +194,16 @@ async fn same_platform(
     Ok(other.filter(|other| own.as_ref().is_some_and(|own| platform(own) == platform(other))))
 }
 
-/// The newest recordings of an image that can be read.
+/// The newest recordings of an image that can be read, and whose indexes the repository has: one that names others, of a user who pushed
+/// anything, must not stand in the way of the others.
 async fn recordings(
     store: &Store,
     repository: &RepositoryName,
-    subject: Digest,
+    image: &Image,
 ) -> Result<Vec<Recording>, LayerError> {
+    let (subject, order) = (image.descriptor.digest, image.order());
     let name = here(subject);
+    let mut indexes = HashMap::new();
     let listed = store.bare_referrers(repository, &name, Some(RUNTIME_IMAGE_TYPE), LISTED, None);
     let mut listed = listed.await?.items;
     listed.sort_by_key(|item| Reverse(item.created));
@@ -156,7 +226,36 @@ async fn recordings(
         if memory > MOST_DECODED {
             break;
         }
-        recordings.extend(carried.recording);
+        if let Some(recording) = carried.recording
+            && has_indexes(store, repository, (&order, &recording), &mut indexes).await?
+        {
+            recordings.push(recording);
+        }
     }
     Ok(recordings)
+}
+
+/// Whether a recording names an index of each layer of its image, and the repository has all of them. `known`: which of them it has.
+async fn has_indexes(
+    store: &Store,
+    repository: &RepositoryName,
+    (order, recording): (&[Digest], &Recording),
+    known: &mut HashMap<Digest, bool>,
+) -> Result<bool, LayerError> {
+    let named = recording.layers.iter().map(|layer| (layer.layer, layer.index));
+    let named: BTreeMap<Digest, Digest> = named.collect();
+    for layer in order {
+        let Some(index) = named.get(layer) else {
+            return Ok(false);
+        };
+        let is_here = match known.get(index) {
+            Some(is_here) => *is_here,
+            None => store.peek_blob(repository, &here(*index)).await?.is_some(),
+        };
+        known.insert(*index, is_here);
+        if !is_here {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

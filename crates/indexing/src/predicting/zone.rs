@@ -13,10 +13,10 @@ use xebec_oci::Descriptor;
 use xebec_prediction::services;
 use xebec_store::{RepositoryName, Store};
 
-use super::Wanted;
 use super::decoded::{Decoded, unnamed};
 use super::layers::Read;
 use super::sources::Source;
+use super::wanted::Wanted;
 use crate::layer::LayerError;
 use crate::publish;
 

@@ -25,7 +25,6 @@ mod memory;
 mod modes;
 mod moving;
 mod pages;
-mod predicting;
 mod protected;
 mod redirects;
 mod running;

@@ -1,5 +1,7 @@
 //! A new version of an image that was recorded gets a runtime image when it has come, and no host has run it.
 
+mod sources;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -18,8 +20,7 @@ use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Blob, Image, ImageBuilder};
 use xebec_testkit::tar::TarBuilder;
 
-use crate::indexing::{blob, finish, indexer, listed, name, push};
-use crate::running::Running;
+use crate::repository::{Here, name};
 
 type FilesOf<'a> = &'a [(&'a str, Vec<u8>)];
 
@@ -67,23 +68,23 @@ fn image(layers: &[Vec<u8>], command: &str, architecture: &str) -> Image {
     };
     let config = replaced(&image.config, "architecture", json!(architecture));
     Image {
-        manifest: replaced(&image.manifest, "config", config.descriptor()),
+        manifest: replaced(
+            &image.manifest,
+            "config",
+            json!(Descriptor::of(&config.media_type, &config.bytes)),
+        ),
         config,
         layers: image.layers,
     }
 }
 
 /// The layers of an image as a recording has them, by the indexes that the registry made, and those indexes.
-async fn layers(
-    registry: &Running,
-    repository: &str,
-    image: &Image,
-) -> (Vec<RecordedLayer>, Vec<LayerIndex>) {
-    let artifacts: Vec<Artifact> = listed(&registry.registry.store, repository, image).await;
+async fn layers(registry: &Here, repository: &str, image: &Image) -> (Vec<RecordedLayer>, Vec<LayerIndex>) {
+    let artifacts: Vec<Artifact> = registry.listed(repository, image).await;
     let (mut recorded, mut indexes) = (Vec::new(), Vec::new());
     for layer in &image.layers {
         let digest = artifacts[0].layers[&layer.digest].index.digest;
-        let index = LayerIndex::decode(&blob(registry, repository, digest).await).unwrap();
+        let index = LayerIndex::decode(&registry.blob(repository, digest).await).unwrap();
         recorded.push(RecordedLayer {
             layer: layer.digest,
             index: digest,
@@ -112,13 +113,13 @@ fn place(indexes: &[LayerIndex], path: &str) -> (u16, u64) {
 type Read<'a> = &'a [(&'a str, &'a [(&'a str, u64)])];
 
 /// Pushes a recording of services. It says of all pages that they are zero, which is not so.
-async fn record(registry: &Running, repository: &str, image: &Image, services: Read<'_>) {
+async fn record(registry: &Here, repository: &str, image: &Image, services: Read<'_>) {
     record_by(registry, repository, image, services, None).await;
 }
 
 /// The same, by another index of the upper layer.
 async fn record_by(
-    registry: &Running,
+    registry: &Here,
     repository: &str,
     image: &Image,
     services: Read<'_>,
@@ -183,11 +184,8 @@ async fn record_by(
     let subject = Descriptor::of(&image.manifest.media_type, &image.manifest.bytes);
     let artifact = recording::encode(subject, &encoded, &[], std::iter::empty());
     let artifact = serde_json::to_value(&artifact).unwrap();
-    let tag = format!("recording-{}", image.manifest.digest.short());
-    assert_eq!(
-        registry.push_manifest(repository, &tag, &artifact).await.status(),
-        201
-    );
+    let tag = format!("recording-{}", &image.manifest.digest.hex()[..12]);
+    registry.push_json(repository, &tag, &artifact).await;
 }
 
 /// The recordings of an image, with the digests and annotations of their artifacts.
@@ -220,15 +218,11 @@ async fn recordings(
 }
 
 /// The bytes of a recording's pages, as a host opens them.
-async fn pages(registry: &Running, repository: &str, recording: &Recording) -> BTreeMap<(u16, u64), Vec<u8>> {
+async fn pages(registry: &Here, repository: &str, recording: &Recording) -> BTreeMap<(u16, u64), Vec<u8>> {
     let mut pages = BTreeMap::new();
     for segment in &recording.segments {
-        let zone = blob(
-            registry,
-            repository,
-            recording.zones[usize::from(segment.zone)].digest,
-        )
-        .await;
+        let zone = &recording.zones[usize::from(segment.zone)];
+        let zone = registry.blob(repository, zone.digest).await;
         let plain = open_segment(segment, &zone[segment.offset as usize..segment.end() as usize]).unwrap();
         let numbers = segment
             .runs
@@ -280,14 +274,13 @@ const READ: &[(&str, u64)] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_version_has_the_pages_of_files_that_stayed_moved_and_changed() {
-    let registry = Running::start().await;
-    let store = registry.registry.store.clone();
+    let registry = Here::new().await;
+    let store = registry.store.clone();
     let [first, second] = versions();
     let old = image(&first, "--old", "amd64");
     let new = image(&second, "--new", "amd64");
-    let indexer = indexer(&registry, &IndexingSettings::default());
-    push(&registry, "a", "v1", &old).await;
-    finish(&indexer).await;
+    registry.push("a", "v1", &old).await;
+    registry.finish(&IndexingSettings::default()).await;
     record(
         &registry,
         "a",
@@ -299,8 +292,8 @@ async fn a_new_version_has_the_pages_of_files_that_stayed_moved_and_changed() {
         ],
     )
     .await;
-    push(&registry, "a", "v2", &new).await;
-    finish(&indexer).await;
+    registry.push("a", "v2", &new).await;
+    registry.finish(&IndexingSettings::default()).await;
 
     let found = recordings(&store, "a", &new).await;
     let [(_, annotations, recording)] = found.as_slice() else {
@@ -354,23 +347,20 @@ async fn a_new_version_has_the_pages_of_files_that_stayed_moved_and_changed() {
     // The zone begins with the indexes, so that a start needs nothing else.
     assert_eq!(recording.indexes.len(), 2);
     for index in &recording.indexes {
-        let zone = blob(&registry, "a", recording.zones[usize::from(index.zone)].digest).await;
+        let zone = registry
+            .blob("a", recording.zones[usize::from(index.zone)].digest)
+            .await;
         let bytes = &zone[index.offset as usize..index.end() as usize];
         assert_eq!(
             Digest::of(bytes),
             recording.layers[usize::from(index.layer)].index
         );
     }
-    let page = registry
-        .get(&format!("/repositories/a@{}", new.manifest.digest))
-        .await;
-    let page = page.text().await.unwrap();
-    assert!(page.contains("recording of starts, predicted"), "{page}");
     assert_eq!(recordings(&store, "a", &old).await.len(), 1);
-    assert_eq!(finish(&indexer).await, 0);
+    assert_eq!(registry.finish(&IndexingSettings::default()).await, 0);
     // What is there stays, whatever comes later.
-    push(&registry, "a", "again", &new).await;
-    finish(&indexer).await;
+    registry.push("a", "again", &new).await;
+    registry.finish(&IndexingSettings::default()).await;
     assert_eq!(recordings(&store, "a", &new).await.len(), 1);
 }
 
@@ -392,23 +382,23 @@ fn plain_files(tar: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 /// Pushes and records the first version, pushes the second, and says how many recordings that gets.
 async fn predicted(
-    registry: &Running,
+    registry: &Here,
     settings: &IndexingSettings,
     new: &Image,
 ) -> Vec<(Digest, BTreeMap<String, String>, Recording)> {
     let [first, _] = versions();
     let old = image(&first, "--old", "amd64");
-    push(registry, "a", "v1", &old).await;
-    finish(&indexer(registry, settings)).await;
+    registry.push("a", "v1", &old).await;
+    registry.finish(settings).await;
     record(registry, "a", &old, &[("/bin/app --old", READ)]).await;
-    push(registry, "a", "v2", new).await;
-    finish(&indexer(registry, settings)).await;
-    recordings(&registry.registry.store, "a", new).await
+    registry.push("a", "v2", new).await;
+    registry.finish(settings).await;
+    recordings(&registry.store, "a", new).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_platform_and_an_image_of_other_files_get_none_and_neither_does_any_if_it_is_switched_off() {
-    let registry = Running::start().await;
+    let registry = Here::new().await;
     let [_, second] = versions();
     let other = image(&second, "--new", "arm64");
     assert!(
@@ -422,15 +412,7 @@ async fn another_platform_and_an_image_of_other_files_get_none_and_neither_does_
             .await
             .is_empty()
     );
-    assert!(
-        registry
-            .registry
-            .store
-            .indexing_problems(1)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(registry.store.indexing_problems(1).await.unwrap().is_empty());
     let off = IndexingSettings {
         predict: false,
         ..IndexingSettings::default()
@@ -444,8 +426,8 @@ async fn another_platform_and_an_image_of_other_files_get_none_and_neither_does_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prediction_is_signed_if_the_registry_made_all_indexes() {
-    let registry = Running::start().await;
-    let store = registry.registry.store.clone();
+    let registry = Here::new().await;
+    let store = registry.store.clone();
     let directory = tempfile::tempdir().unwrap();
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
     let path = directory.path().join("key.pem");
@@ -465,11 +447,12 @@ async fn a_prediction_is_signed_if_the_registry_made_all_indexes() {
 
     // Somebody pushed an index of the upper layer that this registry did not make: here, the same without digests of contents.
     let other = image(&second, "--other", "amd64");
-    let made = listed(&store, "a", &image(&second, "--new", "amd64"))
+    let made = registry
+        .listed("a", &image(&second, "--new", "amd64"))
         .await
         .remove(0);
     let upper = other.layers[1].digest;
-    let index = LayerIndex::decode(&blob(&registry, "a", made.layers[&upper].index.digest).await).unwrap();
+    let index = LayerIndex::decode(&registry.blob("a", made.layers[&upper].index.digest).await).unwrap();
     let index = LayerIndex {
         contents: None,
         ..index
@@ -484,12 +467,9 @@ async fn a_prediction_is_signed_if_the_registry_made_all_indexes() {
     let subject = Descriptor::of(&other.manifest.media_type, &other.manifest.bytes);
     let order: Vec<Digest> = other.layers.iter().map(|layer| layer.digest).collect();
     let artifact = serde_json::to_value(artifact.encode(subject, &order)).unwrap();
-    push(&registry, "a", "v3", &other).await;
-    assert_eq!(
-        registry.push_manifest("a", "own-index", &artifact).await.status(),
-        201
-    );
-    finish(&indexer(&registry, &settings)).await;
+    registry.push("a", "v3", &other).await;
+    registry.push_json("a", "own-index", &artifact).await;
+    registry.finish(&settings).await;
     let foreign = recordings(&store, "a", &other).await;
     assert_eq!(foreign.len(), 1);
     assert!(
@@ -500,14 +480,14 @@ async fn a_prediction_is_signed_if_the_registry_made_all_indexes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_repository_has_is_not_read() {
-    let registry = Running::start().await;
-    let store = registry.registry.store.clone();
+    let registry = Here::new().await;
+    let store = registry.store.clone();
     let settings = IndexingSettings::default();
     let [first, second] = versions();
     let old = image(&first, "--old", "amd64");
-    push(&registry, "a", "v1", &old).await;
-    push(&registry, "b", "v1", &old).await;
-    finish(&indexer(&registry, &settings)).await;
+    registry.push("a", "v1", &old).await;
+    registry.push("b", "v1", &old).await;
+    registry.finish(&settings).await;
     // An index that the recording in `b` names, and that only `a` has.
     let (_, indexes) = layers(&registry, "b", &old).await;
     let index = LayerIndex {
@@ -519,13 +499,13 @@ async fn what_another_repository_has_is_not_read() {
     let services: Read<'_> = &[("/bin/app --old", READ)];
     record_by(&registry, "b", &old, services, Some(Digest::of(&index))).await;
     let new = image(&second, "--new", "amd64");
-    push(&registry, "b", "v2", &new).await;
-    finish(&indexer(&registry, &settings)).await;
+    registry.push("b", "v2", &new).await;
+    registry.finish(&settings).await;
     assert!(recordings(&store, "b", &new).await.is_empty());
     registry.push_blob("b", &index).await;
     let newer = image(&second, "--newer", "amd64");
-    push(&registry, "b", "v3", &newer).await;
-    finish(&indexer(&registry, &settings)).await;
+    registry.push("b", "v3", &newer).await;
+    registry.finish(&settings).await;
     let found = recordings(&store, "b", &newer).await;
     assert_eq!(found.len(), 1);
     // What had moved had no digest this time, and is not found.
