@@ -1,0 +1,89 @@
+//! `xebec commit` and `xebec push`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use xebec_commit::{Compression, Note};
+use xebec_images::commit::{CommitOptions, Watch};
+use xebec_images::images::Images;
+use xebec_images::push::Brought;
+use xebec_oci::Reference;
+use xebec_protocol::failure::{Failure, FailureKind};
+use xebec_protocol::paths::Paths;
+
+use crate::args::{CommitArgs, PushArgs};
+use crate::container_lookup::{directories, not_found};
+use crate::{caller, runtime, text};
+
+/// `xebec commit CONTAINER IMAGE`.
+pub(crate) fn commit(paths: &Paths, args: &CommitArgs) -> Result<(), Failure> {
+    let compression = Compression::named(&args.compression, args.level);
+    let container = xebec_container::find(&directories(paths), &args.container).map_err(not_found)?;
+    let base = container.image().parse::<Reference>().ok();
+    let options = CommitOptions {
+        name: args.image.clone(),
+        author: args.author.clone(),
+        message: args.message.clone(),
+        changes: args.changes.clone(),
+        compression: compression.map_err(|problem| Failure::new(FailureKind::Usage, problem))?,
+        pause: !args.no_pause,
+        docker_config: base.and_then(|base| caller::login_of(base.repository())),
+    };
+    // A container that is paused must go on, so a signal ends the commit in order; a second one ends it at once.
+    let is_told = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, is_told.clone())
+            .and_then(|_| signal_hook::flag::register(signal, is_told.clone()))
+            .map_err(|error| Failure::host("watch for signals", error))?;
+    }
+    let mut go_on = || match is_told.load(Ordering::Relaxed) {
+        true => Err(io::Error::other("a signal asked for it; nothing was kept")),
+        false => Ok(()),
+    };
+    let mut left_out = Vec::new();
+    let images = Images::open(paths)?;
+    let directories = directories(paths);
+    let made = runtime::with_progress(format!("commit {}", args.container), async |report| {
+        let watch = Watch {
+            go_on: &mut go_on,
+            note: &mut |note| left_out.push(note),
+        };
+        images
+            .commit(&directories, &container, &options, watch, report)
+            .await
+    });
+    for Note { path, reason } in left_out {
+        let path = text::printable(&path.display().to_string());
+        errln!("xebec: left out /{path}: {reason}");
+    }
+    let image = made?;
+    if args.json {
+        return text::print_json(&image);
+    }
+    outln!("{}", image.manifest);
+    Ok(())
+}
+
+/// `xebec push IMAGE [TARGET]`.
+pub(crate) fn push(paths: &Paths, args: &PushArgs) -> Result<(), Failure> {
+    let images = Images::open(paths)?;
+    let target = args.target.as_deref();
+    let pushed = runtime::with_progress(format!("push {}", args.image), async |report| {
+        images.push(&args.image, target, &caller::login_of, report).await
+    })?;
+    if args.json {
+        return text::print_json(&pushed);
+    }
+    for layer in &pushed.layers {
+        let how = match layer.how {
+            Brought::Existed => "was there",
+            Brought::Mounted => "mounted",
+            Brought::Sent => "pushed",
+            Brought::Elsewhere => "left where the image says it is",
+        };
+        outln!("{}  {}  {how}", layer.layer.short(), text::size(layer.size));
+    }
+    outln!("{}: {}", pushed.reference, pushed.manifest);
+    Ok(())
+}
