@@ -198,6 +198,31 @@ impl Images {
         Ok(forgotten)
     }
 
+    /// Refuses an image that is not in the repository that it is resolved by, to which something is to be attached: one that was committed
+    /// here, and not pushed there.
+    ///
+    /// # Errors
+    /// That, and a list of committed images that cannot be read.
+    pub fn check_pushed(&self, found: &FoundImage) -> Result<(), Failure> {
+        let image = self.committed().find(&found.manifest_digest.to_string());
+        let Some(image) = image.map_err(failure)? else {
+            return Ok(());
+        };
+        let pushed = image
+            .pushed
+            .as_deref()
+            .and_then(|name| name.parse::<Reference>().ok());
+        let base = image.base.parse::<Reference>().ok();
+        let repository = Some(found.reference.repository());
+        let is_elsewhere = base.as_ref().map(Reference::repository) != repository;
+        if is_elsewhere || pushed.as_ref().map(Reference::repository) == repository {
+            return Ok(());
+        }
+        let name = image.reference.unwrap_or_else(|| image.manifest.to_string());
+        let message = format!("{name} is only on this host: push it first (`xebec push {name}`)");
+        Err(Failure::new(FailureKind::Usage, message))
+    }
+
     /// The image that a container was started from.
     async fn base_of(
         &self,

@@ -94,6 +94,7 @@ impl Images {
     ) -> Result<Published, Failure> {
         let key = options.sign.as_deref().map(read_key).transpose()?;
         let found = self.resolve(request, report).await?;
+        self.check_pushed(&found)?;
         let client = self.clients.get(request.docker_config.as_deref())?;
         let repository = found.reference.repository();
         let reader = facts::repository_name(repository)?;
