@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
-use xebec_format::digest::Digest;
+use xebec_format::digest::{Digest, Digester};
 use xebec_kernel::file::{read_limited, remove_abandoned, sync_directory, write_privately};
 use xebec_kernel::lock::lock_file;
 
@@ -33,6 +33,9 @@ const MOST_BYTES: u64 = 16 << 20;
 const MOST_OF_DOCUMENT: u64 = 8 << 20;
 /// Fewest digits of a digest by which an image can be named, as for other images.
 const SHORTEST: usize = 6;
+
+/// How much of a blob is read at once, in bytes.
+const PART: usize = 128 << 10;
 
 const INDEX: &str = "index.json";
 const LAYOUT: &str = "oci-layout";
@@ -189,11 +192,7 @@ impl CommittedImages {
     /// # Errors
     /// When the list cannot be read.
     pub fn find(&self, name: &str) -> Result<Option<Committed>, CommitError> {
-        let images = self.list()?;
-        let by_name = images
-            .iter()
-            .find(|image| image.reference.as_deref() == Some(name));
-        Ok(by_name.or_else(|| by_digits(&images, name)).cloned())
+        Ok(find_in(&self.list()?, name).cloned())
     }
 
     /// The documents of an image: manifest and configuration.
@@ -241,15 +240,19 @@ impl CommittedImages {
     /// # Errors
     /// I/O errors.
     pub fn remove(&self, name: &str) -> Result<Option<Removed>, CommitError> {
-        let Some(image) = self.find(name)? else {
+        // Without any there may be no directory to lock.
+        if self.find(name)?.is_none() {
             return Ok(None);
-        };
+        }
         let _lock = self.lock()?;
         let mut images = self.list()?;
+        // Another process may have moved the name since.
+        let Some(image) = find_in(&images, name).cloned() else {
+            return Ok(None);
+        };
         let is_named = image.reference.as_deref() == Some(name);
-        images.retain(|other| match is_named {
-            true => other.reference != image.reference,
-            false => other.manifest != image.manifest,
+        images.retain(|other| {
+            other.manifest != image.manifest || (is_named && other.reference != image.reference)
         });
         self.write(&images)?;
         let freed = self.tidy(&images);
@@ -281,19 +284,19 @@ impl CommittedImages {
     }
 
     /// Removes blobs that no image has, such as those of a process that was killed. Gives how many bytes that were. The lock is held.
+    ///
+    /// An image has all layers of its manifest: the layer of another committed image is in no registry if that one was its base.
     fn tidy(&self, images: &[Committed]) -> u64 {
         let mut needed = BTreeSet::new();
         for image in images {
             // Of an image whose manifest cannot be read nothing is known: then all stays.
-            let Ok(manifest) = self.document(image.manifest) else {
+            let manifest = self.document(image.manifest).ok();
+            let Some(blobs) = manifest.and_then(|manifest| blobs_of(&manifest)) else {
                 return 0;
             };
-            let blobs = [
-                Some(image.manifest),
-                config_of(&manifest),
-                image.layer.map(|(digest, _)| digest),
-            ];
-            needed.extend(blobs.into_iter().flatten().map(|digest| digest.hex()));
+            let own = [image.manifest].into_iter();
+            let own = own.chain(image.layer.map(|(digest, _)| digest));
+            needed.extend(own.chain(blobs).map(|digest| digest.hex()));
         }
         remove_abandoned(&self.directory, 2);
         let mut freed = 0;
@@ -315,7 +318,7 @@ impl CommittedImages {
 }
 
 impl Staged {
-    /// Brings the layer to the disk and gives it its name. One that is there is the same.
+    /// Brings the layer to the disk and gives it its name. One that is there is the same, unless its disk damaged it: then it is replaced.
     fn name(mut self, path: &Path) -> Result<(), CommitError> {
         let synced = self.file.flush().and_then(|()| self.file.rewind());
         synced
@@ -323,12 +326,40 @@ impl Staged {
             .map_err(CommitError::Write)?;
         // A file without a name gets one by the link to its descriptor (`open(2)`, `O_TMPFILE`).
         let link = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        match linkat(CWD, link, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        let name = |path: &Path| linkat(CWD, &link, CWD, path, AtFlags::SYMLINK_FOLLOW);
+        match name(path) {
+            Err(Errno::EXIST) if !is_whole(path) => {
+                // What this name says is removed after a kill, as other temporary files are.
+                let hex = path.file_name().unwrap_or_default().display().to_string();
+                let beside = path.with_file_name(format!(".{hex}.{}.0", std::process::id()));
+                let _ = fs::remove_file(&beside);
+                name(&beside).map_err(CommitError::file("name", &beside))?;
+                fs::rename(&beside, path).map_err(CommitError::file("replace", path))?;
+            }
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(CommitError::file("name", path)(error)),
         }
         sync_directory(&self.directory).map_err(CommitError::file("sync", &self.directory))
     }
+}
+
+/// Whether a blob is what its name says.
+fn is_whole(path: &Path) -> bool {
+    let mut digester = Digester::new();
+    let mut part = vec![0; PART];
+    let Ok(mut file) = File::open(path) else {
+        return false;
+    };
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => break,
+            Ok(length) => digester.update(part.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return false,
+        }
+    }
+    let name = path.file_name().and_then(|name| name.to_str());
+    name == Some(digester.finish().hex().as_str())
 }
 
 /// Takes a name from the image that has it.
@@ -339,6 +370,13 @@ fn take_name(images: &mut [Committed], reference: &str) {
     {
         image.reference = None;
     }
+}
+
+fn find_in<'a>(images: &'a [Committed], name: &str) -> Option<&'a Committed> {
+    let by_name = images
+        .iter()
+        .find(|image| image.reference.as_deref() == Some(name));
+    by_name.or_else(|| by_digits(images, name))
 }
 
 /// The only image whose digest begins so.
@@ -359,6 +397,14 @@ fn by_digits<'a>(images: &'a [Committed], name: &str) -> Option<&'a Committed> {
 fn config_of(manifest: &[u8]) -> Option<Digest> {
     let manifest: Value = serde_json::from_slice(manifest).ok()?;
     manifest.get("config")?.get("digest")?.as_str()?.parse().ok()
+}
+
+/// The configuration and the layers of a manifest; `None` if not all of them can be read.
+fn blobs_of(manifest: &[u8]) -> Option<Vec<Digest>> {
+    let read: Value = serde_json::from_slice(manifest).ok()?;
+    let layers = read.get("layers")?.as_array()?.iter();
+    let layers = layers.map(|layer| layer.get("digest")?.as_str()?.parse().ok());
+    [config_of(manifest)].into_iter().chain(layers).collect()
 }
 
 /// The descriptor of an image in `index.json`.
@@ -402,105 +448,4 @@ fn from_entry(entry: &Value) -> Option<Committed> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-mod tests {
-    use super::*;
-
-    fn keep(images: &CommittedImages, name: &str, contents: &[u8]) -> Committed {
-        let staged = images.stage().unwrap();
-        staged.file().write_all(contents).unwrap();
-        let layer = Layer {
-            digest: Digest::of(contents),
-            size: contents.len() as u64,
-            diff_id: Digest::of(contents),
-            plain_size: contents.len() as u64,
-            entries: 1,
-            media_type: "",
-        };
-        let config = [b"config of ", contents].concat();
-        let manifest = json!({ "config": { "digest": Digest::of(&config) } }).to_string();
-        let image = NewImage {
-            config,
-            manifest: manifest.into_bytes(),
-            layer: Some(layer.digest),
-            base: "registry.example.com/base@sha256:00".to_owned(),
-        };
-        let created = "2026-01-01T00:00:00Z";
-        images.keep(staged, &layer, &image, name, created).unwrap()
-    }
-
-    fn blobs(images: &CommittedImages) -> usize {
-        fs::read_dir(images.blobs()).unwrap().count()
-    }
-
-    #[test]
-    fn an_image_is_found_until_it_is_removed() {
-        let top = tempfile::tempdir().unwrap();
-        let images = CommittedImages::new(top.path().join("committed"));
-        assert_eq!(images.list().unwrap(), []);
-        let one = keep(&images, "r.example/app:1", b"one");
-        let two = keep(&images, "r.example/app:2", b"two");
-        for name in [
-            "r.example/app:1",
-            &one.manifest.to_string(),
-            &one.manifest.short(),
-        ] {
-            assert_eq!(images.find(name).unwrap().as_ref(), Some(&one), "{name}");
-        }
-        assert_eq!(images.find("r.example/app").unwrap(), None);
-        let (manifest, config) = images.documents(&one).unwrap();
-        assert_eq!(Digest::of(&manifest), one.manifest);
-        assert_eq!(config, b"config of one");
-        assert_eq!(fs::read(images.blob(one.layer.unwrap().0)).unwrap(), b"one");
-        // The name moves, and the image stays.
-        let moved = keep(&images, "r.example/app:1", b"three");
-        assert_eq!(images.find("r.example/app:1").unwrap(), Some(moved));
-        let nameless = images.find(&one.manifest.to_string()).unwrap().unwrap();
-        assert_eq!(nameless.reference, None);
-        images.note_pushed(two.manifest, "r.example/app:2").unwrap();
-        assert_eq!(
-            images.find("r.example/app:2").unwrap().unwrap().pushed.as_deref(),
-            Some("r.example/app:2")
-        );
-        assert_eq!(blobs(&images), 9);
-        let removed = images.remove(&one.manifest.to_string()).unwrap().unwrap();
-        assert!(removed.freed > 3);
-        assert_eq!(blobs(&images), 6);
-        assert_eq!(images.remove("r.example/other").unwrap(), None);
-        images.remove("r.example/app:1").unwrap().unwrap();
-        images.remove("r.example/app:2").unwrap().unwrap();
-        assert_eq!((blobs(&images), images.list().unwrap().len()), (0, 0));
-    }
-
-    #[test]
-    fn what_a_killed_process_left_goes_and_nothing_else() {
-        let top = tempfile::tempdir().unwrap();
-        let images = CommittedImages::new(top.path().join("committed"));
-        let one = keep(&images, "r.example/app:1", b"one");
-        let left = images.blob(Digest::of(b"left"));
-        fs::write(&left, "left").unwrap();
-        let other = images.blobs().join("not-a-blob");
-        fs::write(&other, "").unwrap();
-        drop(images.stage().unwrap());
-        keep(&images, "r.example/app:2", b"two");
-        assert!(!left.exists() && other.exists());
-        // Without a manifest nobody knows which blobs are an image's.
-        fs::remove_file(images.blob(one.manifest)).unwrap();
-        fs::write(&left, "left").unwrap();
-        keep(&images, "r.example/app:3", b"three");
-        assert!(left.exists());
-    }
-
-    #[test]
-    fn a_list_that_cannot_be_read_is_not_replaced() {
-        let top = tempfile::tempdir().unwrap();
-        let images = CommittedImages::new(top.path().join("committed"));
-        keep(&images, "r.example/app:1", b"one");
-        let path = top.path().join("committed").join(INDEX);
-        for text in ["{", "{}", r#"{"manifests":[{}]}"#] {
-            fs::write(&path, text).unwrap();
-            let error = images.remove("r.example/app:1").unwrap_err().to_string();
-            assert!(error.contains(INDEX), "{error}");
-            assert_eq!(fs::read_to_string(&path).unwrap(), text);
-        }
-    }
-}
+mod tests;
