@@ -1,10 +1,10 @@
 //! `xebec commit` and `xebec push`.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use xebec_commit::{Compression, Note};
+use xebec_container::HeldLayer;
 use xebec_images::commit::{CommitOptions, Watch};
 use xebec_images::images::Images;
 use xebec_images::push::Brought;
@@ -30,13 +30,7 @@ pub(crate) fn commit(paths: &Paths, args: &CommitArgs) -> Result<(), Failure> {
         pause: !args.no_pause,
         docker_config: base.and_then(|base| caller::login_of(base.repository())),
     };
-    // A container that is paused must go on, so a signal ends the commit in order; a second one ends it at once.
-    let is_told = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, is_told.clone())
-            .and_then(|_| signal_hook::flag::register(signal, is_told.clone()))
-            .map_err(|error| Failure::host("watch for signals", error))?;
-    }
+    let is_told = HeldLayer::watch_signals().map_err(|error| Failure::host("watch for signals", error))?;
     let mut go_on = || match is_told.load(Ordering::Relaxed) {
         true => Err(io::Error::other("a signal asked for it; nothing was kept")),
         false => Ok(()),
