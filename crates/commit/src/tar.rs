@@ -152,7 +152,7 @@ struct Header([u8; BLOCK]);
 
 impl Header {
     fn new(path: &[u8], flag: u8, mode: u32) -> Self {
-        let header = Self([0; BLOCK])
+        Self([0; BLOCK])
             .text(0, path)
             .number(100, 8, u64::from(mode))
             .number(108, 8, 0)
@@ -160,8 +160,7 @@ impl Header {
             .number(124, 12, 0)
             .number(136, 12, 0)
             .text(156, &[flag])
-            .text(257, b"ustar\x0000");
-        header
+            .text(257, b"ustar\x0000")
     }
 
     /// Writes as much of a text as a name's field has room for; a PAX record has all of it.
