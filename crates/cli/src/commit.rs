@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use xebec_commit::{Compression, Note};
+use xebec_commit::Compression;
 use xebec_container::HeldLayer;
 use xebec_images::commit::{CommitOptions, Watch};
 use xebec_images::images::Images;
@@ -35,21 +35,25 @@ pub(crate) fn commit(paths: &Paths, args: &CommitArgs) -> Result<(), Failure> {
         true => Err(io::Error::other("a signal asked for it; nothing was kept")),
         false => Ok(()),
     };
-    let mut left_out = Vec::new();
+    // A container can have millions of such files.
+    let (mut left_out, mut more) = (Vec::new(), 0_u64);
     let images = Images::open(paths)?;
     let directories = directories(paths);
     let made = runtime::with_progress(format!("commit {}", args.container), async |report| {
         let watch = Watch {
             go_on: &mut go_on,
-            note: &mut |note| left_out.push(note),
+            note: &mut |note| match left_out.len() < 1000 {
+                true => left_out.push(note),
+                false => more += 1,
+            },
         };
         images
             .commit(&directories, &container, &options, watch, report)
             .await
     });
-    for Note { path, reason } in left_out {
-        let path = text::printable(&path.display().to_string());
-        errln!("xebec: left out /{path}: {reason}");
+    left_out.iter().for_each(|note| errln!("xebec: {note}"));
+    if more > 0 {
+        errln!("xebec: left out {more} more files, which are not named");
     }
     let image = made?;
     if args.json {

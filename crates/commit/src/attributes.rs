@@ -14,14 +14,19 @@ use crate::error::CommitError;
 const MOST: usize = 64 << 10;
 /// Most bytes of names and values of one entry: what the index of a layer takes (`TarLimits::XATTRS` of the crate `index`).
 pub(crate) const MOST_OF_ENTRY: usize = 192 << 10;
-/// The names of overlayfs' own attributes begin so. Xebec mounts overlays without `userxattr`, so `user.overlay.*` are the container's.
+/// The names of overlayfs' own attributes begin so.
 const OVERLAY: &[u8] = b"trusted.overlay.";
+/// So begin the names of attributes by which other runtimes, without root, note deletions, owners and permissions. Xebec mounts overlays
+/// without `userxattr`, so here the container sets them; in a layer they would steer such a runtime.
+const OF_RUNTIMES: [&[u8]; 3] = [b"user.overlay.", b"user.fuseoverlayfs.", b"user.containers."];
 
 /// The extended attributes of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Attributes {
     /// Those of the container, by name.
     pub(crate) own: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether the container has others, which no layer can have.
+    pub(crate) has_others: bool,
     /// Whether lower directories of this name do not show through.
     pub(crate) is_opaque: bool,
     /// Whether files with [`Self::is_whiteout`] may be in this directory.
@@ -42,6 +47,11 @@ pub(crate) fn read(file: BorrowedFd<'_>, shown: &Path) -> Result<Attributes, Com
         if let Some(rest) = name.strip_prefix(OVERLAY) {
             found.note_overlay(rest, value, shown)?;
         } else if is_of_container(name) {
+            // A PAX record has no name with `=`.
+            if name.contains(&b'=') || OF_RUNTIMES.iter().any(|&beginning| name.starts_with(beginning)) {
+                found.has_others = true;
+                continue;
+            }
             // It was removed meanwhile.
             let Some(value) = value()? else { continue };
             size += name.len() + value.len();
@@ -86,15 +96,14 @@ impl Attributes {
     }
 }
 
-/// Whether an attribute goes into a layer. Labels of SELinux and hashes of IMA and EVM are those of this host; `trusted.*` steers
-/// programs of the host, and what unpacks layers passes over it. A PAX record has no name with `=`.
+/// Whether an attribute belongs to the container. Labels of SELinux and hashes of IMA and EVM are those of this host; `trusted.*` steers
+/// programs of the host, and what unpacks layers passes over it.
 fn is_of_container(name: &[u8]) -> bool {
-    let is_known = name.starts_with(b"user.")
+    name.starts_with(b"user.")
         || matches!(
             name,
             b"security.capability" | b"system.posix_acl_access" | b"system.posix_acl_default"
-        );
-    is_known && !name.contains(&b'=')
+        )
 }
 
 fn list(path: &str) -> io::Result<Vec<u8>> {

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,26 +21,15 @@ use rustix::fs::{
     readlinkat, statat,
 };
 use rustix::io::Errno;
-use xebec_format::layer::limits;
 use xebec_kernel::file::FileIdentity;
 use xebec_kernel::process::raise_open_file_limit;
 
 use crate::attributes::{self, Attributes};
-use crate::error::CommitError;
+use crate::error::{CommitError, shown};
+use crate::limits::{LEVELS, MAX_NAME, MAX_NAMES};
+use crate::measure::{Measure, check_path};
 use crate::tar::{END, Entry, Kind, pad};
 
-/// How deep a tree may be, as for `xebec cp`: each level holds a directory open.
-pub(crate) const LEVELS: usize = 1000;
-/// Most entries: what the index of a layer takes.
-pub(crate) const MAX_ENTRIES: u64 = limits::MAX_ENTRIES;
-/// Most bytes of the names of one directory and those above it, which are in memory to be sorted: about four million names.
-pub(crate) const MAX_NAMES: usize = 128 << 20;
-/// Files with several names that are remembered. The rest is in the layer once for each name.
-const LINKED_FILES: usize = 1 << 20;
-/// A file may claim so many times its bytes on the disk, as files do that compress well on the disk itself.
-const CLAIMED_TIMES: u64 = 256;
-/// A file of less than this may have any holes, in bytes.
-const MAY_BE_SPARSE: u64 = 1 << 30;
 /// How much of a file is read at once, in bytes.
 const PART: usize = 128 << 10;
 
@@ -64,24 +54,40 @@ pub enum Skipped {
     Socket,
     /// Its name means a deletion in a layer.
     Name,
+    /// Of its extended attributes only: some steer the overlays of other runtimes, or have a name that a layer cannot have.
+    Attributes,
 }
 
-impl std::fmt::Display for Skipped {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Skipped {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
             Self::Socket => "it is a socket",
             Self::Name => "in a layer a name that begins with .wh. means a deletion",
+            Self::Attributes => {
+                "they are for the overlays of other runtimes, or a layer cannot have their names"
+            }
         })
     }
 }
 
-/// A file was left out.
+/// A file, or some of its attributes, was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Its path in the container, without a slash at its beginning.
     pub path: PathBuf,
     /// Why.
     pub reason: Skipped,
+}
+
+/// A sentence for the user, without characters that steer a terminal.
+impl fmt::Display for Note {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.reason {
+            Skipped::Attributes => "some extended attributes of ",
+            Skipped::Socket | Skipped::Name => "",
+        };
+        write!(to, "left out {what}/{}: {}", shown(&self.path), self.reason)
+    }
 }
 
 /// Takes the bytes of the tar file.
@@ -113,6 +119,7 @@ pub(crate) fn write_changes<'a>(
         path: Vec::new(),
         linked: HashMap::new(),
         entries: 0,
+        measure: Measure::default(),
         names: 0,
         levels: Vec::new(),
     };
@@ -141,7 +148,9 @@ struct Walk<'a> {
     path: Vec<u8>,
     /// Files with several names: the path of the first.
     linked: HashMap<FileIdentity, Vec<u8>>,
+    /// The root's own not counted.
     entries: u64,
+    measure: Measure,
     /// Bytes of names in memory.
     names: usize,
     levels: Vec<Level>,
@@ -170,6 +179,7 @@ impl Walk<'_> {
             };
             self.path.truncate(level.length);
             self.path.extend(name.to_bytes());
+            check_path(&self.path)?;
             (self.caller.go_on)().map_err(CommitError::Stopped)?;
             let opened = match open_in(&level.directory, &name) {
                 // Somebody who is not paused removed it.
@@ -188,18 +198,21 @@ impl Walk<'_> {
         let attributes = attributes::read(opened.as_fd(), &shown)?;
         let name = self.path.rsplit(|&byte| byte == b'/').next();
         if name.is_some_and(|name| name.starts_with(WHITEOUT)) {
-            self.skip(Skipped::Name);
-            return Ok(());
+            return self.skip(Skipped::Name);
         }
         let path = self.path.clone();
+        let is_announced = self.levels.last().is_some_and(|level| level.may_have_whiteouts);
         match FileType::from_raw_mode(status.st_mode) {
             FileType::Directory => self.directory(opened, &status, &attributes),
-            FileType::Socket => {
-                self.skip(Skipped::Socket);
-                Ok(())
+            FileType::Socket => self.skip(Skipped::Socket),
+            // Somebody who is not paused deleted it since the names were read.
+            kind if is_deletion(kind, &status, is_announced && attributes.is_whiteout) => {
+                let start = path.rsplit(|&byte| byte == b'/').next().map_or(0, <[u8]>::len);
+                let (above, name) = path.split_at(path.len() - start);
+                self.put_deletion(above, name)
             }
             FileType::RegularFile if MOUNT_POINTS.contains(&&*path) && status.st_size == 0 => Ok(()),
-            kind => match self.first_name(&status) {
+            kind => match self.first_name(&status)? {
                 Some(first) => self.put_entry(&status, Kind::Link(&first), &Attributes::default()),
                 None => self.other(kind, &opened, &status, &attributes),
             },
@@ -259,13 +272,7 @@ impl Walk<'_> {
         let shown = self.shown();
         let size = u64::try_from(status.st_size).unwrap_or_default();
         let held = u64::try_from(status.st_blocks).unwrap_or_default() * 512;
-        if size > MAY_BE_SPARSE && size / CLAIMED_TIMES > held {
-            return Err(CommitError::Sparse {
-                path: shown,
-                claimed: size,
-                held,
-            });
-        }
+        self.measure.claim(size, held, &shown)?;
         let file = open_again(opened.as_fd()).map_err(CommitError::file("open", &shown))?;
         self.put_entry(status, Kind::File(size), attributes)?;
         let mut part = vec![0; PART];
@@ -300,6 +307,7 @@ impl Walk<'_> {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
+            (self.caller.go_on)().map_err(CommitError::Stopped)?;
             memory += name.to_bytes().len() + size_of::<CString>();
             if self.names + memory > MAX_NAMES {
                 return Err(CommitError::TooManyNames(shown));
@@ -331,30 +339,42 @@ impl Walk<'_> {
         let mut deleted = Vec::new();
         let mut others = Vec::new();
         for name in std::mem::take(&mut level.names) {
+            (self.caller.go_on)().map_err(CommitError::Stopped)?;
             match is_whiteout(level, &name, &shown)? {
                 true => deleted.push(name),
                 false => others.push(name),
             }
         }
         level.names = others;
+        let above = self.path.clone();
         for name in deleted.iter().rev() {
-            let path = [&*self.path, WHITEOUT, name.to_bytes()].concat();
-            self.put_marker(&path)?;
+            (self.caller.go_on)().map_err(CommitError::Stopped)?;
+            self.put_deletion(&above, name.to_bytes())?;
         }
         Ok(())
     }
 
+    /// Writes that a name is deleted in the directory `above`, which ends with a slash unless it is the root.
+    fn put_deletion(&mut self, above: &[u8], name: &[u8]) -> Result<(), CommitError> {
+        if WHITEOUT.len() + name.len() > MAX_NAME {
+            let deleted = [above, name].concat();
+            return Err(CommitError::DeletedName(OsStr::from_bytes(&deleted).into()));
+        }
+        self.put_marker(&[above, WHITEOUT, name].concat())
+    }
+
     /// The first name of the same file. A file with one name only is not looked for.
-    fn first_name(&mut self, status: &Stat) -> Option<Vec<u8>> {
+    fn first_name(&mut self, status: &Stat) -> Result<Option<Vec<u8>>, CommitError> {
         if status.st_nlink < 2 {
-            return None;
+            return Ok(None);
         }
         let file = FileIdentity::from(status);
         let first = self.linked.get(&file).cloned();
-        if first.is_none() && self.linked.len() < LINKED_FILES {
+        if first.is_none() {
+            self.measure.linked(&self.path)?;
             self.linked.insert(file, self.path.clone());
         }
-        first
+        Ok(first)
     }
 
     fn put_entry(
@@ -363,7 +383,7 @@ impl Walk<'_> {
         kind: Kind<'_>,
         attributes: &Attributes,
     ) -> Result<(), CommitError> {
-        self.count()?;
+        self.entries += 1;
         let path = self.path.clone();
         self.put(&path, status, kind, attributes)
     }
@@ -386,6 +406,11 @@ impl Walk<'_> {
             ),
             xattrs: &attributes.own,
         };
+        self.measure.entry(&entry)?;
+        if attributes.has_others {
+            let (path, reason) = (self.shown(), Skipped::Attributes);
+            (self.caller.note)(Note { path, reason });
+        }
         let mut bytes = Vec::new();
         entry.write(&mut bytes);
         self.output.write(&bytes)
@@ -393,7 +418,7 @@ impl Walk<'_> {
 
     /// An empty file whose name says something. It has no attributes of its own.
     fn put_marker(&mut self, path: &[u8]) -> Result<(), CommitError> {
-        self.count()?;
+        self.entries += 1;
         let entry = Entry {
             path,
             kind: Kind::File(0),
@@ -402,22 +427,26 @@ impl Walk<'_> {
             modified: (0, 0),
             xattrs: &[],
         };
+        self.measure.entry(&entry)?;
         let mut bytes = Vec::new();
         entry.write(&mut bytes);
         self.output.write(&bytes)
     }
 
-    fn count(&mut self) -> Result<(), CommitError> {
-        self.entries += 1;
-        match self.entries > MAX_ENTRIES {
-            true => Err(CommitError::TooMany),
-            false => Ok(()),
-        }
-    }
-
-    fn skip(&mut self, reason: Skipped) {
+    fn skip(&mut self, reason: Skipped) -> Result<(), CommitError> {
+        self.measure.left_out()?;
         let path = self.shown();
         (self.caller.note)(Note { path, reason });
+        Ok(())
+    }
+}
+
+/// Whether a file of an upper directory stands for a deletion. `is_marked`: it has the attribute, in a directory that announces such.
+fn is_deletion(kind: FileType, status: &Stat, is_marked: bool) -> bool {
+    match kind {
+        FileType::CharacterDevice => status.st_rdev == 0,
+        FileType::RegularFile => is_marked && status.st_size == 0,
+        _ => false,
     }
 }
 
@@ -429,7 +458,7 @@ fn is_whiteout(level: &Level, name: &CStr, above: &Path) -> Result<bool, CommitE
         status => status.map_err(CommitError::file("look at", &shown()))?,
     };
     match FileType::from_raw_mode(status.st_mode) {
-        FileType::CharacterDevice => Ok(status.st_rdev == 0),
+        kind @ FileType::CharacterDevice => Ok(is_deletion(kind, &status, false)),
         FileType::RegularFile if level.may_have_whiteouts && status.st_size == 0 => {
             match open_in(&level.directory, name) {
                 Ok(file) => Ok(attributes::read(file.as_fd(), &shown())?.is_whiteout),

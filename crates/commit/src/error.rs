@@ -3,13 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::changes::{LEVELS, MAX_ENTRIES, MAX_NAMES};
+use crate::limits::{LEVELS, MAX_ENTRIES, MAX_LINKED, MAX_NAME, MAX_NAMES, MAX_PATH};
 
 /// Why a container's changes cannot become a layer, or an image cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// An operation on a file failed. Paths of changed files are those that the container sees.
-    #[error("cannot {doing} {}: {source}", path.display())]
+    #[error("cannot {doing} {}: {source}", shown(path))]
     File {
         /// The operation.
         doing: &'static str,
@@ -27,17 +27,17 @@ pub enum CommitError {
     /// A file has less than it had when its entry began.
     #[error(
         "{} became shorter while it was read; commit again without --no-pause, or stop the container first",
-        .0.display()
+        shown(.0)
     )]
     Shrunk(PathBuf),
     /// Something is mounted in the upper directory.
-    #[error("something of this host is mounted on {} in the container's layer; unmount it first", .0.display())]
+    #[error("something of this host is mounted on {} in the container's layer; unmount it first", shown(.0))]
     Mount(PathBuf),
     /// The overlay was mounted with features that leave contents in lower layers.
     #[error(
         "{} has the overlay attribute {attribute}, by which its contents are in a lower layer: the container's layer was not written \
          by Xebec, and cannot be committed",
-        path.display()
+        shown(path)
     )]
     Feature {
         /// The file.
@@ -46,7 +46,7 @@ pub enum CommitError {
         attribute: &'static str,
     },
     /// The tree is too deep.
-    #[error("{} is deeper than {LEVELS} directories; remove it from the container", .0.display())]
+    #[error("{} is deeper than {LEVELS} directories; remove it from the container", shown(.0))]
     TooDeep(PathBuf),
     /// The layer would have too many entries.
     #[error("the container changed more than {MAX_ENTRIES} files, which no layer can have; remove some")]
@@ -54,24 +54,53 @@ pub enum CommitError {
     /// Directories have too many names to sort them.
     #[error(
         "the names in {} and the directories above it take more than {MAX_NAMES} bytes; spread its files over several directories",
-        .0.display()
+        shown(.0)
     )]
     TooManyNames(PathBuf),
-    /// A file claims far more than is on the disk.
+    /// A path is too long.
+    #[error("a path has more than {MAX_PATH} bytes, which no layer can have; rename or remove it: {}", shown(.0))]
+    PathTooLong(PathBuf),
+    /// The name of a deleted file is too long.
     #[error(
-        "{} says it has {claimed} bytes, and has {held} on the disk: a layer would hold all its zeros; remove it, or make it shorter",
-        path.display()
+        "a layer cannot say that {} is deleted: the name has more than {} bytes; make a file of that name, even an empty one",
+        shown(.0),
+        MAX_NAME - 4
+    )]
+    DeletedName(PathBuf),
+    /// All files together have too much of something.
+    #[error(
+        "the container's changes have more than {limit} bytes of {what}, which no layer can have; remove some"
+    )]
+    TooMuch {
+        /// What.
+        what: &'static str,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// Too many files have several names.
+    #[error(
+        "the paths of files with several names (hard links) take more than {MAX_LINKED} bytes of memory; remove some"
+    )]
+    TooManyLinks,
+    /// The files so far claim far more than is on the disk.
+    #[error(
+        "up to {} the changed files say that they have {claimed} bytes, and have {held} on the disk: a layer would hold all their zeros; \
+         remove files with large holes, or make them shorter",
+        shown(path)
     )]
     Sparse {
-        /// The file.
+        /// The last of these files.
         path: PathBuf,
-        /// Its size in bytes.
+        /// Their sizes in bytes.
         claimed: u64,
-        /// Its bytes on the disk.
+        /// Their bytes on the disk.
         held: u64,
     },
     /// The extended attributes of a file do not fit into a layer.
-    #[error("{} has extended attributes of {size} bytes; a layer's entry has at most {limit}; remove some", path.display())]
+    #[error(
+        "{} has extended attributes of {size} bytes; a layer's entry has at most {limit}; remove some",
+        shown(path)
+    )]
     Attributes {
         /// The file.
         path: PathBuf,
@@ -81,7 +110,7 @@ pub enum CommitError {
         limit: usize,
     },
     /// The list of committed images is not as this version writes it.
-    #[error("{}: {problem}; if a later version wrote it, use that version", path.display())]
+    #[error("{}: {problem}; if a later version wrote it, use that version", shown(path))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -91,6 +120,14 @@ pub enum CommitError {
     /// There are too many committed images.
     #[error("{0} committed images are kept on this host, and no more fit; remove some with `xebec rmi`")]
     TooManyImages(usize),
+}
+
+/// A path for a message. A container chooses its names, which must not steer the terminal.
+pub(crate) fn shown(path: &Path) -> String {
+    let path = path.to_string_lossy();
+    path.chars()
+        .map(|character| if character.is_control() { ' ' } else { character })
+        .collect()
 }
 
 impl CommitError {

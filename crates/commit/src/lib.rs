@@ -4,7 +4,8 @@
 //! started from. The layers of that image stay where they are; only the new layer, a configuration and a manifest are made.
 //!
 //! * [`make_layer`]: an upper directory becomes a layer blob. `changes` walks the directory and says what each file is,
-//!   `attributes` reads extended attributes, `tar` writes entries, `blob` compresses and hashes beside that.
+//!   `attributes` reads extended attributes, `tar` writes entries, `measure` sums up against `limits`, `blob` compresses and hashes
+//!   beside that.
 //! * [`Change`]: an instruction of `--change`, and what it does to a configuration.
 //! * [`make_image`]: configuration and manifest of the new image, as JSON.
 //! * [`CommittedImages`]: the images that were made here, as an OCI layout below the root directory.
@@ -15,8 +16,8 @@
 //!   configuration has the time of the commit.)
 //! * The upper directory is an attacker's. Each name is opened in its directory, which is open, and never through a link or onto another
 //!   mount; only regular files are opened for their contents; names are bytes; counts, depths and sizes have limits.
-//! * A layer says what the container saw, or there is an error. What a layer cannot hold is left out with a [`Note`]: sockets, and names
-//!   that mean deletions in a layer.
+//! * A layer says what the container saw, or there is an error. What a layer cannot hold is left out with a [`Note`]: sockets, names
+//!   that mean deletions in a layer, and attributes that steer overlays.
 //! * An image is there whole or not at all, also after a kill or a power cut. Nothing but [`CommittedImages::remove`] takes one away.
 //!
 //! May use: `format` and `kernel`. No network; it knows no registries, and containers only as directories.
@@ -28,6 +29,8 @@ mod changes;
 mod committed;
 mod error;
 mod image;
+mod limits;
+mod measure;
 mod tar;
 mod words;
 
