@@ -10,6 +10,7 @@ mod absent_elsewhere;
 mod cache;
 #[cfg(test)]
 mod command_table;
+mod commit;
 mod complete;
 mod container;
 mod containerd;
@@ -40,6 +41,7 @@ use std::path::PathBuf;
 
 pub(crate) use cache::{CacheCommand, GcArgs};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+pub(crate) use commit::{CommitArgs, PushArgs};
 pub(crate) use complete::{CompleteArgs, NameKind};
 pub(crate) use container::{RecordArgs, RunArgs};
 pub(crate) use containerd::{CtrPullArgs, DockerRelayArgs};
@@ -268,6 +270,10 @@ pub(crate) enum Command {
     Exec(Box<ExecArgs>),
     /// Copy files between this host and containers that run.
     Cp(CopyArgs),
+    /// Make an image of what a container changed, and keep it on this host.
+    Commit(Box<CommitArgs>),
+    /// Push an image that was committed on this host, with the indexes by which it starts lazily.
+    Push(PushArgs),
     /// Show what containers use: processors, memory, network, disks.
     Stats(StatsArgs),
     /// List the processes of a container.

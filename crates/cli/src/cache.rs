@@ -7,8 +7,7 @@ use xebec_kernel::clock::seconds_since_1970;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 use xebec_protocol::settings::{Overrides, Settings};
-use xebec_protocol::wire::CacheReport;
-use xebec_protocol::wire::{Collected, Forgotten, ImageRequest, PullPolicy, Reply, Request};
+use xebec_protocol::wire::{CacheReport, Collected, Forgotten, ImageRequest, Reply, Request};
 
 use crate::args::{CacheCommand, GcArgs, ImageArgs, Json, RmiArgs};
 use crate::failures::Failures;
@@ -144,22 +143,19 @@ fn pin(paths: &Paths, image: &ImageArgs, pinned: bool) -> Result<(), Failure> {
 
 /// `xebec rmi IMAGE...`.
 pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
-    let daemon = Daemon::new(paths.clone());
+    let (images, daemon) = (Images::open(paths)?, Daemon::new(paths.clone()));
     let (mut all, mut failures) = (Vec::new(), Failures::default());
-    for reference in &args.images {
-        let image = ImageRequest {
-            reference: reference.clone(),
-            platform: None,
-            docker_config: None,
-            pull: PullPolicy::Always,
-            part: None,
-            manifest: None,
-        };
-        let force = args.force;
-        match daemon.ask(&Request::Forget { image, force }, &mut |_| ()) {
-            Ok(Reply::Forgotten(forgotten)) if args.json => all.push(*forgotten),
-            Ok(Reply::Forgotten(forgotten)) => print_forgotten(&forgotten),
-            Ok(_) => return Err(unexpected_reply()),
+    let mut forget = |reference: &str| {
+        let (image, force) = (ImageRequest::named(reference), args.force);
+        match daemon.ask(&Request::Forget { image, force }, &mut |_| ())? {
+            Reply::Forgotten(forgotten) => Ok(*forgotten),
+            _ => Err(unexpected_reply()),
+        }
+    };
+    for name in &args.images {
+        match images.forget_committed(name, &mut forget) {
+            Ok(forgotten) if args.json => all.push(forgotten),
+            Ok(forgotten) => print_forgotten(&forgotten),
             Err(failure) => failures.add(failure),
         }
     }

@@ -7,10 +7,10 @@ use std::sync::{Once, OnceLock};
 
 use xebec_kernel::file::write_for_this_boot;
 use xebec_kernel::process::with_umask;
-use xebec_oci::Reference;
 use xebec_oci::credentials::{CredentialError, docker_file, find_login, usual_files};
+use xebec_oci::{Reference, Repository};
 use xebec_protocol::closed;
-use xebec_protocol::wire::{ImageRequest, PullPolicy};
+use xebec_protocol::wire::ImageRequest;
 
 use crate::args::ImageArgs;
 
@@ -68,6 +68,10 @@ pub(crate) fn login_file(registry: &str, repository: &str) -> Option<PathBuf> {
     std::path::absolute(file).ok()
 }
 
+pub(crate) fn login_of(repository: &Repository) -> Option<PathBuf> {
+    login_file(repository.registry(), repository.name())
+}
+
 fn warn_of(damaged: &[(PathBuf, CredentialError)]) {
     if damaged.is_empty() {
         return;
@@ -82,15 +86,10 @@ fn warn_of(damaged: &[(PathBuf, CredentialError)]) {
 /// The image as the daemon is asked for it, with the caller's credentials.
 pub(crate) fn image_request(args: &ImageArgs) -> ImageRequest {
     let reference = args.image.parse::<Reference>().ok();
-    let docker_config =
-        reference.and_then(|reference| login_file(reference.registry(), reference.repository().name()));
     ImageRequest {
-        reference: args.image.clone(),
         platform: args.platform.clone(),
-        docker_config,
-        pull: PullPolicy::Always,
-        part: None,
-        manifest: None,
+        docker_config: reference.and_then(|reference| login_of(reference.repository())),
+        ..ImageRequest::named(&args.image)
     }
 }
 

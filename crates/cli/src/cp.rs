@@ -10,7 +10,7 @@ use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::CopyArgs;
-use crate::running::find;
+use crate::container_lookup::find;
 use crate::text;
 
 /// How much of a tar stream is written at once: the size of a pipe's buffer.

@@ -12,7 +12,7 @@ use xebec_protocol::settings::{Overrides, Settings};
 use xebec_protocol::wire::{Reply, Request, Status, users};
 
 use crate::args::{DaemonCommand, StartArgs};
-use crate::{text, wait_text};
+use crate::text;
 
 /// First argument of a worker; `xebec worker ROOT RUN OVERRIDES`, the last as JSON.
 pub(crate) const WORKER_ARGUMENT: &str = "worker";
@@ -174,10 +174,10 @@ fn print_fills(status: &Status) {
     if let Some(oldest) = &status.oldest_reader {
         outln!(
             "waiting longest          {}, {} for {}, which is waiting for {}",
-            wait_text::process(oldest),
+            text::waiting_process(oldest),
             text::time(oldest.waited_ms),
             oldest.file.as_deref().unwrap_or("an unknown file"),
-            wait_text::word(&oldest.phase),
+            text::wait_reason(&oldest.phase),
         );
     }
     outln!("events, already present  {}, {}", counters.events, counters.hits);

@@ -10,7 +10,7 @@ use xebec_protocol::paths::Paths;
 
 use crate::args::{ExecArgs, TopArgs};
 use crate::container_lookup::directories;
-use crate::running::{find, find_going_on};
+use crate::container_lookup::{find, find_going_on};
 use crate::slow_readers::{self, SlowReaders};
 use crate::text;
 

@@ -13,7 +13,7 @@ use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Reply, Request};
 
 use crate::args::ExplainArgs;
-use crate::{text, wait_text};
+use crate::text;
 
 /// `xebec explain`.
 pub(crate) fn explain(paths: &Paths, args: &ExplainArgs) -> Result<(), Failure> {
@@ -85,7 +85,7 @@ fn print(explanation: &Explanation, slow: bool) {
         rows.push(vec![
             rfc3339_milliseconds(wait.began_ms),
             text::time(wait.waited_ms),
-            wait_text::process(wait),
+            text::waiting_process(wait),
             wait.file
                 .clone()
                 .unwrap_or_else(|| format!("data {}+{}", wait.offset, wait.count)),
@@ -132,7 +132,7 @@ fn reasons(wait: &WaitReport) -> String {
     match wait.state {
         WaitState::Served => {}
         WaitState::Refused => parts.push("EIO".to_owned()),
-        WaitState::Waiting => parts.push(format!("still waiting, for {}", wait_text::word(&wait.phase))),
+        WaitState::Waiting => parts.push(format!("still waiting, for {}", text::wait_reason(&wait.phase))),
     }
     parts.extend(wait.problem.clone());
     parts.retain(|part| !part.is_empty());
@@ -147,6 +147,6 @@ fn spent<'a>(times: impl Iterator<Item = (&'a str, f64)>) -> String {
     times.sort_by(|one, other| other.1.total_cmp(&one.1));
     let texts = times
         .iter()
-        .map(|(phase, spent)| format!("{} {}", wait_text::word(phase), text::time(*spent)));
+        .map(|(phase, spent)| format!("{} {}", text::wait_reason(phase), text::time(*spent)));
     texts.collect::<Vec<_>>().join(", ")
 }

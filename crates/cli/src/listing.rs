@@ -26,11 +26,15 @@ pub(crate) fn images(paths: &Paths, args: &ListImagesArgs) -> Result<(), Failure
     let now = seconds_since_1970();
     for image in images {
         let names: Vec<_> = image.references.iter().map(String::as_str).collect();
+        let state = if image.is_only_here() {
+            " (only on this host)"
+        } else {
+            ""
+        };
         rows.push(vec![
-            if names.is_empty() {
-                "(none)".to_owned()
-            } else {
-                names.join(", ")
+            match names.is_empty() {
+                true => format!("(none){state}"),
+                false => names.join(", ") + state,
             },
             image.manifest_digest.short(),
             image.layers.len().to_string(),

@@ -20,6 +20,7 @@ mod args;
 mod bounded;
 mod cache;
 mod caller;
+mod commit;
 mod completion;
 mod container_lookup;
 mod containers;
@@ -50,7 +51,6 @@ mod record;
 mod relay;
 mod report;
 mod run;
-mod running;
 mod runtime;
 mod slow_readers;
 mod stats;
@@ -58,7 +58,6 @@ mod supervise;
 mod template;
 mod text;
 mod volume;
-mod wait_text;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -220,6 +219,8 @@ fn execute_in(paths: &Paths, command: Command, report: Option<report::Report>) -
         Command::Ps(args) => containers::list(paths, &args)?,
         Command::Exec(args) => return exec::exec(paths, &args),
         Command::Cp(args) => cp::cp(paths, &args)?,
+        Command::Commit(args) => commit::commit(paths, &args)?,
+        Command::Push(args) => commit::push(paths, &args)?,
         Command::Stats(args) => stats::stats(paths, &args)?,
         Command::Top(args) => exec::top(paths, &args)?,
         Command::Network { command } => network::command(paths, &command)?,

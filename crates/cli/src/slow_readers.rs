@@ -17,7 +17,7 @@ use xebec_protocol::wire::{Reply, Request};
 
 use crate::bounded::within;
 use crate::explain::waits_of;
-use crate::{print, progress, text, wait_text};
+use crate::{print, progress, text};
 
 /// How often the daemon is asked.
 const EACH: Duration = Duration::from_secs(1);
@@ -151,10 +151,10 @@ fn sentence(wait: &WaitReport, container: &str) -> String {
     let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
     let said = format!(
         "{} has waited {} for {}, which is waiting for {}{problem}; `xebec explain {container}` tells more",
-        wait_text::process(wait),
+        text::waiting_process(wait),
         text::time(wait.waited_ms),
         wait.file.as_deref().unwrap_or("an unknown file"),
-        wait_text::word(&wait.phase),
+        text::wait_reason(&wait.phase),
     );
     text::printable(&said)
 }

@@ -9,8 +9,8 @@ use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
 use crate::args::StatsArgs;
+use crate::container_lookup::{all, find};
 use crate::print::end_with_reader;
-use crate::running::{all, find};
 use crate::text;
 
 /// The time between two tables.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 pub(crate) use xebec_kernel::size::{for_people as size, share};
+use xebec_protocol::explain::WaitReport;
 use xebec_protocol::failure::{Failure, FailureKind};
 
 /// How long ago something was, coarsely.
@@ -107,6 +108,26 @@ pub(crate) fn time(milliseconds: f64) -> String {
     } else {
         format!("{:.2} s", milliseconds / 1000.0)
     }
+}
+
+/// The reason of a reader's wait in words.
+pub(crate) fn wait_reason(phase: &str) -> &str {
+    match phase {
+        "registry" => "registry (to answer)",
+        "body" => "registry (to send)",
+        "pause" => "registry (to come back)",
+        other => other,
+    }
+}
+
+/// The process that waited.
+pub(crate) fn waiting_process(wait: &WaitReport) -> String {
+    let place = wait
+        .container
+        .as_ref()
+        .map_or_else(String::new, |name| format!(" in {name}"));
+    let name = if wait.comm.is_empty() { "?" } else { &wait.comm };
+    format!("{name}[{}]{place}", wait.pid)
 }
 
 #[cfg(test)]

@@ -120,6 +120,15 @@ pub(crate) fn is_frozen(group: &str) -> bool {
     })
 }
 
+/// Whether all processes in the control groups at `group` are frozen, and none is only about to be.
+pub(crate) fn has_frozen(group: &str) -> bool {
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+    directories(group).any(|group| {
+        let events = read(group.join("cgroup.events"));
+        events.lines().any(|line| line == "frozen 1") || read(group.join("freezer.state")).trim() == "FROZEN"
+    })
+}
+
 /// Kills every process in the control groups at `group`, whatever its parent is, and waits until all have
 /// ended.
 ///

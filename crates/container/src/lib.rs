@@ -46,6 +46,7 @@
 //! | `command_check` | whether the command is there, before the runtime looks |
 //! | `saved`, `saved_run`, `container` | records of containers, and finding them |
 //! | `lifecycle`, `restart_policy`, `restore` | what users do to containers that exist; when one is started again |
+//! | `held_layer` | a container's layer that is held still while it is read |
 //! | `network` | the container's network, and its files in `/etc` that follow from it |
 //! | `probe_watch`, `output` | readiness, by the crate `probe` |
 
@@ -62,6 +63,7 @@ mod event;
 mod exec;
 mod exec_fifo;
 mod exit_code;
+mod held_layer;
 mod image_config;
 mod init;
 mod layout;
@@ -109,6 +111,7 @@ pub use event::Event;
 pub use exec::exec;
 pub use exec::options::ExecOptions;
 pub use exit_code::ExitCode;
+pub use held_layer::HeldLayer;
 pub use image_config::{ImageConfig, ImageConfigError};
 pub use layout::Directories;
 pub use lifecycle::{

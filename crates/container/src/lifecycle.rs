@@ -282,7 +282,7 @@ fn of_file(name: &str) -> impl FnOnce(RunError) -> LifecycleError {
 }
 
 /// Locks the directory of a container, and looks at the container again, which may be another one now.
-fn lock(dirs: &Directories, container: &Container) -> Result<(File, Container), LifecycleError> {
+pub(crate) fn lock(dirs: &Directories, container: &Container) -> Result<(File, Container), LifecycleError> {
     let name = container.name.clone();
     let missing = || LifecycleError::Find(FindError::Missing(name.clone()));
     let until = Instant::now() + Duration::from_secs(2);

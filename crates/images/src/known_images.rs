@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::Value;
+use xebec_commit::Committed;
 use xebec_format::digest::Digest;
+use xebec_kernel::clock::parse_rfc3339;
 use xebec_oci::Manifest;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::CachedLayerInfo;
 
+use crate::commit::failure;
 use crate::images::Images;
 use crate::inventory::cached_layers;
 use crate::record::{ImageRecord, KeptFor, LayerRecord};
@@ -38,10 +41,33 @@ pub struct KnownImage {
     /// For whom it is kept; none where that was not noted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_for: Option<KeptFor>,
+    /// Facts about an image that was committed on this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub committed: Option<CommittedFacts>,
     /// The manifest.
     pub manifest: Value,
     /// The configuration.
     pub config: Value,
+}
+
+/// Facts about an image that was committed on this host, and is kept here until it is removed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CommittedFacts {
+    /// How its base is named.
+    pub base: String,
+    /// When it was committed, as RFC 3339 has it.
+    pub created: String,
+    /// The name by which it was pushed last; `None` for an image that is only here.
+    pub pushed: Option<String>,
+}
+
+impl KnownImage {
+    /// Whether it was committed here, and not pushed.
+    pub fn is_only_here(&self) -> bool {
+        self.committed
+            .as_ref()
+            .is_some_and(|facts| facts.pushed.is_none())
+    }
 }
 
 /// All images that this host knows, ordered by manifest.
@@ -51,7 +77,53 @@ pub struct KnownImage {
 pub fn known_images(images: &Images) -> Result<Vec<KnownImage>, Failure> {
     let cached = cached_layers(images)?;
     let records = images.records().list().into_iter();
-    Ok(records.map(|record| known(record, &cached)).collect())
+    let mut all: Vec<KnownImage> = records.map(|record| known(record, &cached)).collect();
+    let committed = images.committed();
+    for image in committed.list().map_err(failure)? {
+        let facts = CommittedFacts {
+            base: image.base.clone(),
+            created: image.created.clone(),
+            pushed: image.pushed.clone(),
+        };
+        let at = match all
+            .iter()
+            .position(|known| known.manifest_digest == image.manifest)
+        {
+            Some(at) => at,
+            None => match only_committed(images, &image) {
+                Ok(known) => {
+                    all.push(known);
+                    all.len() - 1
+                }
+                // The others are listed all the same.
+                Err(failure) => {
+                    tracing::warn!("{failure}");
+                    continue;
+                }
+            },
+        };
+        if let Some(known) = all.get_mut(at) {
+            known.references.extend(image.reference);
+            known.committed = Some(facts);
+        }
+    }
+    all.sort_by_key(|image| image.manifest_digest);
+    Ok(all)
+}
+
+/// An image that was committed here and has not been used since.
+fn only_committed(images: &Images, image: &Committed) -> Result<KnownImage, Failure> {
+    let found = images.found_committed(&images.committed(), image)?;
+    let created = parse_rfc3339(&image.created);
+    let record = ImageRecord {
+        references: BTreeSet::new(),
+        last_used: created.map_or(0, |(seconds, _)| seconds.unsigned_abs()),
+        ..found.record(Vec::new(), KeptFor::Commands)
+    };
+    Ok(KnownImage {
+        cached_size: image.layer.map_or(0, |(_, size)| size),
+        ..known(record, &[])
+    })
 }
 
 fn known(record: ImageRecord, cached: &[CachedLayerInfo]) -> KnownImage {
@@ -67,6 +139,7 @@ fn known(record: ImageRecord, cached: &[CachedLayerInfo]) -> KnownImage {
         last_used: record.last_used,
         pinned: record.pinned,
         kept_for: record.kept_for,
+        committed: None,
         manifest: json(record.manifest),
         config: json(record.config),
     }

@@ -14,6 +14,7 @@
 //! * [`background_write`]: writes a start's notes while the start goes on; `deferred_sync`: syncs them to the disk after it.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image. [`embedded_config`]: the image's configuration
 //!   inside an artifact's manifest.
+//! * [`commit`]: what a container changed becomes an image that is kept on this host; [`push`] brings it to a registry, with its indexes.
 //! * [`clients`]: the registry clients; `registry_memory`: facts that earlier processes learned about registries.
 //! * [`origin`]: where fills get bytes from; `whole_blob_download` helps with registries that ignore ranges.
 //! * [`outages`]: tells the caller for which registry the request waits.
@@ -23,8 +24,8 @@
 //! Promises: every chosen index is admitted by the policy for the image as the user named it. A layer of another repository is used
 //! only if the image's own repository shows that it has the layer. Everything that a registry sends has a limit.
 //!
-//! May use: `format`, `index`, `native`, `oci`, `artifact`, `cache`, `kernel`, `trust`, `protocol`, and `container` for configurations of images. It
-//! knows no recordings: the crate `recordings` offers indexes and configurations from them.
+//! May use: `format`, `index`, `native`, `oci`, `artifact`, `cache`, `kernel`, `trust`, `protocol`, `container` for
+//! configurations of images, and `commit` for those that are made here. It knows no recordings: the crate `recordings` offers indexes and configurations from them.
 
 pub mod admission;
 pub mod background_write;
@@ -32,6 +33,7 @@ mod budget;
 pub mod check;
 pub mod choose;
 pub mod clients;
+pub mod commit;
 mod deferred_sync;
 pub mod embedded_config;
 pub mod facts;
@@ -49,6 +51,7 @@ pub mod prepare;
 pub mod prepared_layer;
 pub mod proof;
 pub mod publish;
+pub mod push;
 pub mod record;
 pub mod referrers;
 pub mod registry_failure;

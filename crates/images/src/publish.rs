@@ -94,10 +94,39 @@ impl Images {
     ) -> Result<Published, Failure> {
         let key = options.sign.as_deref().map(read_key).transpose()?;
         let found = self.resolve(request, report).await?;
+        self.check_pushed(&found)?;
         let client = self.clients.get(request.docker_config.as_deref())?;
         let repository = found.reference.repository();
         let reader = facts::repository_name(repository)?;
         let keys = self.index_layers(&client, &found, &reader, report).await?;
+        let (artifact, layers) = self.describe(&found, &keys)?;
+        self.keep_record(&found, &layers)?;
+        let mut published = Published {
+            reference: found.reference.to_string(),
+            manifest: found.manifest_digest,
+            artifact: None,
+            bound: None,
+            layers,
+        };
+        if options.push || options.bind || key.is_some() {
+            let (digest, size) = self.push_artifact(&client, &found, &artifact, report).await?;
+            published.artifact = Some(digest);
+            if let Some(key) = &key {
+                signatures::push(&client, found.reference.repository(), key, digest).await?;
+            }
+            if options.bind {
+                published.bound = Some(bind(&client, &found, digest, size).await?);
+            }
+        }
+        Ok(published)
+    }
+
+    /// The artifact that lists indexes in the store, and what is told of them.
+    fn describe(
+        &self,
+        found: &FoundImage,
+        keys: &HashMap<Digest, LayerKey>,
+    ) -> Result<(Artifact, Vec<PublishedLayer>), Failure> {
         let mut layers = Vec::new();
         let mut artifact = Artifact::default();
         for descriptor in &found.layers {
@@ -121,25 +150,21 @@ impl Images {
                 .insert(descriptor.digest, blobs_of(stored, &index));
             layers.push(PublishedLayer::new(key, bytes.len() as u64, &index));
         }
-        self.keep_record(&found, &layers)?;
-        let mut published = Published {
-            reference: found.reference.to_string(),
-            manifest: found.manifest_digest,
-            artifact: None,
-            bound: None,
-            layers,
-        };
-        if options.push || options.bind || key.is_some() {
-            let (digest, size) = self.push_artifact(&client, &found, &artifact, report).await?;
-            published.artifact = Some(digest);
-            if let Some(key) = &key {
-                signatures::push(&client, found.reference.repository(), key, digest).await?;
-            }
-            if options.bind {
-                published.bound = Some(bind(&client, &found, digest, size).await?);
-            }
-        }
-        Ok(published)
+        Ok((artifact, layers))
+    }
+
+    /// Publishes indexes that are in the store already, as the artifact of an image that was pushed a moment ago.
+    pub(crate) async fn publish_known(
+        &self,
+        client: &Client,
+        found: &FoundImage,
+        keys: &HashMap<Digest, LayerKey>,
+        report: &Report,
+    ) -> Result<Digest, Failure> {
+        let (artifact, layers) = self.describe(found, keys)?;
+        let (digest, _) = self.push_artifact(client, found, &artifact, report).await?;
+        self.keep_record(found, &layers)?;
+        Ok(digest)
     }
 
     /// An index of each layer that needs one, by the layer's digest.
@@ -172,7 +197,7 @@ impl Images {
 
     /// An index that this host made itself, with all its sections, of a layer that the repository is known to have: it describes the
     /// contents of the layer, and goes where all readers of the repository see it.
-    fn own_index(&self, layer: Digest, reader: &RepositoryName) -> Option<LayerKey> {
+    pub(crate) fn own_index(&self, layer: Digest, reader: &RepositoryName) -> Option<LayerKey> {
         let whole = |key: &LayerKey| {
             let directory = self.store().directory().join(key.folder());
             facts::is_proven(self.store(), *key)
@@ -275,23 +300,33 @@ impl Turns {
 }
 
 /// Whether the layer has no table of contents of its own.
-fn needs_index(layer: &Descriptor) -> bool {
+pub(crate) fn needs_index(layer: &Descriptor) -> bool {
     !has_table_of_contents(layer)
 }
 
-/// Pushes a file of a layer's folder, if it still has its digest.
+/// Pushes a file of a layer's folder, if it still has its digest. One that is not whole here may be in the repository already.
 async fn push_file(
     client: &Client,
     repository: &Repository,
     path: &Path,
     blob: &BlobRef,
 ) -> Result<(), Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::host(format!("read {}", path.display()), error))?;
-    if Digest::of(&bytes) != blob.digest {
+    let read = fs::read(path).map_err(|error| Failure::host(format!("read {}", path.display()), error));
+    let damaged = || {
         let message = format!("{} is damaged; remove the folder and index again", path.display());
-        return Err(Failure::new(FailureKind::Integrity, message));
+        Failure::new(FailureKind::Integrity, message)
+    };
+    let whole = read.and_then(|bytes| match Digest::of(&bytes) == blob.digest {
+        true => Ok(bytes),
+        false => Err(damaged()),
+    });
+    match whole {
+        Ok(bytes) => push(client, repository, Bytes::from(bytes)).await,
+        Err(failure) => match client.blob_size(repository, &blob.digest).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(failure),
+        },
     }
-    push(client, repository, Bytes::from(bytes)).await
 }
 
 async fn push(client: &Client, repository: &Repository, bytes: Bytes) -> Result<(), Failure> {

@@ -47,6 +47,12 @@ impl Images {
             .reference
             .parse()
             .map_err(|error| Failure::new(FailureKind::Usage, error))?;
+        // A part is one of an image that containerd pulls.
+        if request.part.is_none()
+            && let Some(committed) = self.resolve_committed(&reference, request.manifest).await?
+        {
+            return Ok((committed, OnTheWay::default()));
+        }
         if let Some(manifest) = request.manifest {
             if let Some(known) = self.known_by_name(&reference, manifest) {
                 return Ok((known, OnTheWay::default()));

@@ -3,7 +3,9 @@
 //! The index is *proven*: this host has seen every byte, and layer digest and diff ID agree with the
 //! manifest and the configuration.
 
+use std::fs::File;
 use std::io::{self, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -17,6 +19,7 @@ use xebec_index::indexer::{DataSink, IndexError, IndexOptions, index_layer};
 use xebec_oci::{BlobStream, Client, Descriptor};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
+use xebec_trust::RepositoryName;
 
 use crate::budget::{Account, Held};
 use crate::facts;
@@ -67,13 +70,9 @@ impl Images {
         // It goes at the pace of a registry, so it has none of the threads that decode pages for readers. There are as many
         // as streams under way, of which a registry has a limited number.
         let index = apart("index a layer", move || {
-            let key = images.index_stream(&descriptor, diff_id, receiver, held)?;
+            let key = images.index_stream(&descriptor, diff_id, Parts::new(receiver), held)?;
             // The repository gave all of it.
-            facts::update(&images.store, key, |record| {
-                record.set_proven();
-                facts::open(&images.store, key, record, &reader);
-            })?;
-            Ok(key)
+            images.note_proven(key, &reader)
         });
         let (fed, indexed) = tokio::join!(feed, index);
         let indexed = indexed?;
@@ -85,11 +84,47 @@ impl Images {
         indexed
     }
 
+    /// The same of a layer whose blob is in a file of this host. Images of the repository `reader` may be shown it.
+    ///
+    /// # Errors
+    /// The same, and those of reading the file.
+    pub(crate) async fn index_file(
+        &self,
+        path: PathBuf,
+        descriptor: &Descriptor,
+        diff_id: Digest,
+        reader: &RepositoryName,
+        keeping: Option<&Arc<Account>>,
+    ) -> Result<LayerKey, Failure> {
+        let held = keeping.and_then(|account| account.hold(0));
+        let (images, descriptor, reader) = (self.clone(), descriptor.clone(), reader.clone());
+        let index = apart("index a layer", move || {
+            let file = File::open(&path)
+                .map_err(|error| Failure::host(format!("read {}", path.display()), error))?;
+            let key = images.index_stream(&descriptor, diff_id, file, held)?;
+            images.note_proven(key, &reader)
+        });
+        let indexed = index.await?;
+        if let Some(account) = keeping {
+            account.check()?;
+        }
+        indexed
+    }
+
+    /// Notes that this host has read all of a layer, and that images of a repository may be shown it.
+    fn note_proven(&self, key: LayerKey, reader: &RepositoryName) -> Result<LayerKey, Failure> {
+        facts::update(&self.store, key, |record| {
+            record.set_proven();
+            facts::open(&self.store, key, record, reader);
+        })?;
+        Ok(key)
+    }
+
     fn index_stream(
         &self,
         descriptor: &Descriptor,
         diff_id: Digest,
-        receiver: mpsc::Receiver<Bytes>,
+        blob: impl Read,
         held: Option<Held>,
     ) -> Result<LayerKey, Failure> {
         let staged = self.store.stage(&descriptor.digest)?;
@@ -100,8 +135,7 @@ impl Images {
             held,
         });
         let sink = sink.as_mut().map(|sink| sink as &mut dyn DataSink);
-        let indexed =
-            index_layer(Parts::new(receiver), &IndexOptions::default(), sink).map_err(not_indexed)?;
+        let indexed = index_layer(blob, &IndexOptions::default(), sink).map_err(not_indexed)?;
         let made = MadeIndex::new(indexed, descriptor.digest, diff_id)
             .map_err(|error| Failure::new(FailureKind::Integrity, error))?;
         let (encoded, sections) = (&made.encoded, made.sections());

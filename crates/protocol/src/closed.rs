@@ -61,6 +61,7 @@ impl Use {
                 "views",
                 "runtime",
                 "containers",
+                "committed",
                 "volumes",
                 "snapshots",
                 "departed",
@@ -121,7 +122,7 @@ const ELSEWHERE: [(i64, &str); 8] = [
 /// Files that a user writes into the root directory, beside the files that these name.
 const SETTINGS: [&str; 3] = ["trust.toml", "registries.toml", "daemon.toml"];
 /// Directories in which all is Xebec's own. The others hold containers' files, or the run directory's mounts.
-const OWN: [&str; 5] = ["layers", "images", "views", "runtime", "history"];
+const OWN: [&str; 6] = ["layers", "images", "views", "runtime", "history", "committed"];
 
 /// From now on this process makes files and directories that only their owner may open, unless it says otherwise. Gives the mask
 /// that was set before.

@@ -91,6 +91,11 @@ impl Paths {
         self.root.join("containers")
     }
 
+    /// The images that were committed on this host: an OCI layout.
+    pub fn committed(&self) -> PathBuf {
+        self.root.join("committed")
+    }
+
     /// The directory of the history: waits, starts, containers.
     pub fn history(&self) -> PathBuf {
         self.root.join("history")

@@ -109,6 +109,7 @@ pub fn merge(
     let images = recordings.images();
     let key = options.sign.as_deref().map(read_key).transpose()?;
     let mut found = runtime.block_on(images.resolve(request, report))?;
+    images.check_pushed(&found)?;
     let profiles = recordings.profiles().list(found.manifest_digest);
     let admitted = admitted(recordings, runtime, request, &found, report)?;
     if admitted.recordings.is_empty() && profiles.is_empty() {

@@ -94,6 +94,7 @@ impl Recordings {
     ) -> Result<Published, Failure> {
         let key = publish.sign.as_deref().map(read_key).transpose()?;
         let mut found = self.images.resolve(request, report).await?;
+        self.images.check_pushed(&found)?;
         if found.manifest_digest != session.mounted.manifest {
             let message = format!(
                 "{} was moved to another image while it was recorded; record it again",

@@ -1,6 +1,7 @@
 //! The cases, by topic.
 
 mod budget;
+mod commit;
 mod containerd;
 mod containers;
 mod daemon_stop;
@@ -96,6 +97,7 @@ pub(crate) fn all() -> Vec<Case> {
         power::cases(),
         preparing::cases(),
         containers::cases(),
+        commit::cases(),
         volumes::cases(),
         differential::cases(),
         registry::cases(),

@@ -125,7 +125,7 @@ mod tests {
                 "history nginx",
                 vec!["no `history`", "`xebec inspect --type image`"],
             ),
-            ("commit web", vec!["Xebec makes no images"]),
+            ("build .", vec!["Xebec builds nothing"]),
             ("version", vec!["it is `xebec --version`"]),
             ("swarm init", vec!["Kubernetes"]),
             ("--root /r --run /u search nginx", vec!["no `search`"]),

@@ -38,6 +38,24 @@ pub enum LifecycleError {
     /// It cannot be frozen.
     #[error("the container {0} cannot be paused: this host's control groups have no freezer")]
     NoFreezer(String),
+    /// Its processes are not frozen in time.
+    #[error(
+        "the processes of the container {0} are not frozen after {1} s: one of them waits in the kernel; try again, or use --no-pause"
+    )]
+    NotFrozen(String, u64),
+    /// It has no layer that could be read.
+    #[error("the container {name} is {status}, and has no layer to commit yet, or none any more")]
+    NoLayer {
+        /// Its name.
+        name: String,
+        /// Its status, in a word.
+        status: &'static str,
+    },
+    /// It is not as it was when its layer began to be read.
+    #[error(
+        "the container {0} ended, was started or was removed while its layer was read; nothing was kept: commit it again"
+    )]
+    Changed(String),
     /// Its processes are in another namespace of process ids.
     #[error(
         "the container {0} was started in another namespace of processes, and may still run there; use xebec there"

@@ -2,9 +2,11 @@
 //!
 //! A blob that is there already is not sent again; one that another repository of the registry has is mounted
 //! from it. Otherwise it is sent in one piece, and in several to registries (or proxies before them) that do
-//! not take one piece of that size.
+//! not take one piece of that size. A blob that another registry has is fetched from there while it is sent.
 
 use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION};
@@ -18,7 +20,7 @@ use crate::reference::Repository;
 use crate::transport::authority::authority;
 use crate::transport::http::Answer;
 use crate::transport::registry::Endpoint;
-use crate::transport::{Ask, Payload, Place};
+use crate::transport::{Ask, Payload, PayloadSource, Place};
 
 /// Size of a piece when a blob is sent in pieces; proxies commonly refuse bodies above 100 MiB, some above 32.
 const PIECE: u64 = 16 << 20;
@@ -32,6 +34,17 @@ pub enum BlobSource {
     Bytes(Bytes),
     /// In a file, which must not change meanwhile.
     File(PathBuf),
+    /// In a repository of this or of another registry, from which they come while they are sent.
+    Repository {
+        /// The client for that registry.
+        client: Box<Client>,
+        /// The repository.
+        repository: Repository,
+        /// The digest of the blob, which the registry that gets it compares.
+        digest: Digest,
+        /// Its size in bytes.
+        size: u64,
+    },
 }
 
 /// How a blob came to be in the repository.
@@ -61,6 +74,36 @@ struct Blob {
     source: BlobSource,
 }
 
+/// A blob of a repository that is fetched while it is sent.
+#[derive(Debug)]
+struct OfRepository {
+    client: Client,
+    repository: Repository,
+    digest: Digest,
+    size: u64,
+}
+
+impl PayloadSource for OfRepository {
+    fn fetch(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<reqwest::Body, Fault>> + Send + '_>> {
+        Box::pin(async move {
+            if length == 0 {
+                return Ok(reqwest::Body::from(Bytes::new()));
+            }
+            let range = offset..offset.saturating_add(length);
+            let stream = self
+                .client
+                .blob_range_stream(&self.repository, &self.digest, self.size, range);
+            // Its own call has tried again already. To the other registry this is a body that it cannot be given.
+            let stream = stream.await.map_err(|error| Fault::Protocol(error.to_string()))?;
+            Ok(reqwest::Body::wrap_stream(stream))
+        })
+    }
+}
+
 impl Blob {
     fn part(&self, offset: u64, length: u64) -> Payload {
         match &self.source {
@@ -70,6 +113,18 @@ impl Blob {
             }
             BlobSource::File(path) => Payload::File {
                 path: path.clone(),
+                offset,
+                length,
+            },
+            BlobSource::Repository {
+                client, repository, ..
+            } => Payload::Fetched {
+                source: Arc::new(OfRepository {
+                    client: (**client).clone(),
+                    repository: repository.clone(),
+                    digest: self.digest,
+                    size: self.size,
+                }),
                 offset,
                 length,
             },
@@ -298,6 +353,10 @@ async fn measure(source: BlobSource) -> Result<Blob, (PathBuf, std::io::Error)> 
             return Ok(Blob { digest, size, source });
         }
         BlobSource::File(path) => path.clone(),
+        BlobSource::Repository { digest, size, .. } => {
+            let (digest, size) = (*digest, *size);
+            return Ok(Blob { digest, size, source });
+        }
     };
     let file = path.clone();
     let work = tokio::task::spawn_blocking(move || -> std::io::Result<(Digest, u64)> {

@@ -16,6 +16,7 @@ pub(crate) mod redirects;
 pub(crate) mod registry;
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -99,13 +100,32 @@ pub(crate) enum Payload {
         /// Its length.
         length: u64,
     },
+    /// A part of what is fetched from elsewhere while it is sent.
+    Fetched {
+        /// The source.
+        source: Arc<dyn PayloadSource>,
+        /// Where the part starts.
+        offset: u64,
+        /// Its length.
+        length: u64,
+    },
+}
+
+/// Bytes that are fetched when they are sent, and again if they are sent again.
+pub(crate) trait PayloadSource: std::fmt::Debug + Send + Sync {
+    /// Begins to fetch a part.
+    fn fetch(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<reqwest::Body, Fault>> + Send + '_>>;
 }
 
 impl Payload {
     pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::File { length, .. } => *length,
+            Self::File { length, .. } | Self::Fetched { length, .. } => *length,
         }
     }
 
@@ -113,6 +133,11 @@ impl Payload {
         let (path, offset, length) = match self {
             Self::Bytes(bytes) => return Ok(bytes.clone().into()),
             Self::File { path, offset, length } => (path, *offset, *length),
+            Self::Fetched {
+                source,
+                offset,
+                length,
+            } => return source.fetch(*offset, *length).await,
         };
         let failed =
             |error: std::io::Error| Fault::Protocol(format!("cannot read {}: {error}", path.display()));

@@ -29,6 +29,20 @@ pub struct ImageRequest {
     pub manifest: Option<Digest>,
 }
 
+impl ImageRequest {
+    /// The image of that name, for this host's platform, without logins.
+    pub fn named(reference: &str) -> Self {
+        Self {
+            reference: reference.to_owned(),
+            platform: None,
+            docker_config: None,
+            pull: PullPolicy::Always,
+            part: None,
+            manifest: None,
+        }
+    }
+}
+
 /// When the registry is asked which image a reference means. The contents of files come from it whenever they are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,0 +1,7 @@
+//! Layers of upper directories, from outside: compared with what another program unpacks, and with trees that mean no good.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod hostile;
+mod overlay;
+mod tree;
