@@ -222,7 +222,8 @@ impl CommittedImages {
         }
     }
 
-    /// Notes by which name an image was pushed.
+    /// Notes by which name an image was pushed. That it was pushed by its own name is noted for good: from then on the name means what the
+    /// registry says.
     ///
     /// # Errors
     /// I/O errors.
@@ -230,7 +231,9 @@ impl CommittedImages {
         let _lock = self.lock()?;
         let mut images = self.list()?;
         for image in images.iter_mut().filter(|image| image.manifest == manifest) {
-            image.pushed = Some(target.to_owned());
+            if image.reference.is_none() || image.pushed != image.reference {
+                image.pushed = Some(target.to_owned());
+            }
         }
         self.write(&images)
     }

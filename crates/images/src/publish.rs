@@ -211,6 +211,19 @@ impl Images {
 
     /// So that this host finds its own indexes for the image without the registry.
     fn keep_record(&self, found: &FoundImage, layers: &[PublishedLayer]) -> Result<(), Failure> {
+        // Of a push, some may be indexes of the base that this host has admitted and not proven.
+        let is_proven = |layer: &PublishedLayer| {
+            layer.index.is_none_or(|index| {
+                let key = LayerKey {
+                    layer: layer.layer,
+                    index,
+                };
+                facts::is_proven(self.store(), key)
+            })
+        };
+        if !layers.iter().all(is_proven) {
+            return Ok(());
+        }
         let records = layers.iter().map(|layer| {
             Some(LayerRecord {
                 layer: layer.layer,

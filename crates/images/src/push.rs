@@ -118,9 +118,10 @@ impl Images {
             .target
             .push_manifest(ends.to, &tag, &found.media_type, manifest);
         pushed.await.map_err(|error| registry_failure(&error))?;
-        let artifact = self.push_indexes(&ends, &to, report).await?;
+        // The registry has the image from here on, whatever becomes of its indexes.
         let note = committed.note_pushed(image.manifest, &to.to_string());
         note.map_err(failure)?;
+        let artifact = self.push_indexes(&ends, &to, report).await?;
         Ok(PushedImage {
             reference: to.to_string(),
             manifest: image.manifest,
@@ -198,7 +199,7 @@ impl Images {
         self.index_layer(&ends.target, there, number, None, report).await
     }
 
-    /// Indexes by which images of the base's repository use a layer here: the policy admitted them.
+    /// Indexes by which images of the base's repository use a layer here: the policy admitted them, and none was disproved since.
     fn used_indexes(&self, layer: Digest, base: &xebec_trust::RepositoryName) -> Vec<LayerKey> {
         let records = self.records.list();
         let used = records.iter().flat_map(|record| &record.layers);
@@ -206,6 +207,7 @@ impl Images {
             .filter(|used| used.layer == layer)
             .map(|used| used.key())
             .filter(|key| self.store.contains(*key) && facts::is_open_to(&self.store, *key, base))
+            .filter(|key| facts::load(&self.store, *key).why_disproved().is_none())
             .collect();
         keys.sort_by_key(|key| key.index);
         keys.dedup();
