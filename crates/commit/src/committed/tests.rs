@@ -60,7 +60,10 @@ fn an_image_is_found_until_it_is_removed() {
     assert_eq!(images.find("r.example/app:1").unwrap(), Some(moved));
     let nameless = images.find(&one.manifest.to_string()).unwrap().unwrap();
     assert_eq!(nameless.reference, None);
-    images.note_pushed(two.manifest, "r.example/app:2").unwrap();
+    // By another name it stays what the name means here; once pushed by its own, it is the registry's for good.
+    for target in ["mirror.example/app:2", "r.example/app:2", "other.example/app:2"] {
+        images.note_pushed(two.manifest, target).unwrap();
+    }
     assert_eq!(
         images.find("r.example/app:2").unwrap().unwrap().pushed.as_deref(),
         Some("r.example/app:2")
