@@ -10,7 +10,7 @@ use crate::change::{Change, apply};
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 /// Docker's media types of layers, and those by which OCI calls the same bytes.
-const LAYERS: [(&str, &str); 4] = [
+const LAYERS: [(&str, &str); 5] = [
     (
         "application/vnd.docker.image.rootfs.diff.tar",
         "application/vnd.oci.image.layer.v1.tar",
@@ -18,6 +18,10 @@ const LAYERS: [(&str, &str); 4] = [
     (
         "application/vnd.docker.image.rootfs.diff.tar.gzip",
         "application/vnd.oci.image.layer.v1.tar+gzip",
+    ),
+    (
+        "application/vnd.docker.image.rootfs.diff.tar.zstd",
+        "application/vnd.oci.image.layer.v1.tar+zstd",
     ),
     (
         "application/vnd.docker.image.rootfs.foreign.diff.tar",
@@ -137,6 +141,7 @@ fn new_config(
     let diff_ids = diff_ids
         .and_then(Value::as_array_mut)
         .ok_or_else(|| lacks("diff IDs"))?;
+    let base_layers = diff_ids.len();
     diff_ids.extend(layer.map(|layer| json!(layer.diff_id)));
     let mut entry = json!({ "created": provenance.created, "created_by": provenance.created_by });
     for (name, text) in [("author", provenance.author), ("comment", provenance.message)] {
@@ -147,10 +152,20 @@ fn new_config(
     if layer.is_none() {
         entry["empty_layer"] = json!(true);
     }
-    match config.get_mut("history").and_then(Value::as_array_mut) {
-        Some(history) => history.push(entry),
-        None => _ = config.insert("history".to_owned(), json!([entry])),
-    }
+    let mut history = match config.remove("history") {
+        Some(Value::Array(history)) => history,
+        _ => Vec::new(),
+    };
+    // Readers take the n-th entry that has a layer for the n-th layer, so each layer of the base needs one.
+    let is_empty = |entry: &&Value| entry.get("empty_layer") == Some(&json!(true));
+    let said = history.len() - history.iter().filter(is_empty).count();
+    let unsaid = base_layers.saturating_sub(said);
+    history.extend(std::iter::repeat_n(
+        json!({ "comment": "a layer without history" }),
+        unsaid,
+    ));
+    history.push(entry);
+    config.insert("history".to_owned(), Value::Array(history));
     config.insert("created".to_owned(), json!(provenance.created));
     if let Some(author) = provenance.author {
         config.insert("author".to_owned(), json!(author));
@@ -228,6 +243,28 @@ mod tests {
         );
         assert_eq!(manifest["layers"][1]["digest"], json!(Digest::of(b"layer")));
         assert_eq!(manifest["config"]["digest"], json!(Digest::of(&image.config)));
+    }
+
+    #[test]
+    fn each_layer_of_the_base_has_an_entry_in_the_history() {
+        let base = json!({
+            "rootfs": { "diff_ids": [1, 2, 3] }, "history": [{ "created_by": "one" }, { "empty_layer": true }],
+        });
+        for (history, wanted) in [(base["history"].clone(), 5), (Value::Null, 4)] {
+            let mut config = base.clone();
+            config["history"] = history;
+            let provenance = Provenance {
+                created: "",
+                created_by: "last",
+                author: None,
+                message: None,
+            };
+            let made = new_config(config.to_string().as_bytes(), None, &[], &provenance).unwrap();
+            let made: Value = serde_json::from_slice(&made).unwrap();
+            let history = made["history"].as_array().unwrap();
+            assert_eq!(history.len(), wanted);
+            assert_eq!(history[wanted - 1]["created_by"], "last");
+        }
     }
 
     #[test]
