@@ -4,4 +4,5 @@
 
 mod hostile;
 mod overlay;
+mod refused;
 mod tree;

@@ -1,7 +1,5 @@
 //! What the changes of a container cannot have, since no layer, or no other reader of layers, takes it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
-
 use std::fs;
 use std::io;
 use std::path::Path;
