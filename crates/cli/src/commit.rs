@@ -7,7 +7,6 @@ use xebec_commit::Compression;
 use xebec_container::HeldLayer;
 use xebec_images::commit::{CommitOptions, Watch};
 use xebec_images::images::Images;
-use xebec_images::push::Brought;
 use xebec_oci::Reference;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
@@ -19,7 +18,8 @@ use crate::{caller, runtime, text};
 /// `xebec commit CONTAINER IMAGE`.
 pub(crate) fn commit(paths: &Paths, args: &CommitArgs) -> Result<(), Failure> {
     let compression = Compression::named(&args.compression, args.level);
-    let container = xebec_container::find(&directories(paths), &args.container).map_err(not_found)?;
+    let directories = directories(paths);
+    let container = xebec_container::find(&directories, &args.container).map_err(not_found)?;
     let base = container.image().parse::<Reference>().ok();
     let options = CommitOptions {
         name: args.image.clone(),
@@ -38,7 +38,6 @@ pub(crate) fn commit(paths: &Paths, args: &CommitArgs) -> Result<(), Failure> {
     // A container can have millions of such files.
     let (mut left_out, mut more) = (Vec::new(), 0_u64);
     let images = Images::open(paths)?;
-    let directories = directories(paths);
     let made = runtime::with_progress(format!("commit {}", args.container), async |report| {
         let watch = Watch {
             go_on: &mut go_on,
@@ -74,13 +73,12 @@ pub(crate) fn push(paths: &Paths, args: &PushArgs) -> Result<(), Failure> {
         return text::print_json(&pushed);
     }
     for layer in &pushed.layers {
-        let how = match layer.how {
-            Brought::Existed => "was there",
-            Brought::Mounted => "mounted",
-            Brought::Sent => "pushed",
-            Brought::Elsewhere => "left where the image says it is",
-        };
-        outln!("{}  {}  {how}", layer.layer.short(), text::size(layer.size));
+        outln!(
+            "{}  {}  {}",
+            layer.layer.short(),
+            text::size(layer.size),
+            layer.how
+        );
     }
     outln!("{}: {}", pushed.reference, pushed.manifest);
     Ok(())

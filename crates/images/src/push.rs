@@ -9,6 +9,7 @@
 //! repository. A layer without such an index is read whole.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -66,6 +67,17 @@ pub enum Brought {
     Sent,
     /// Registries may not have it: the image says from where to fetch it.
     Elsewhere,
+}
+
+impl fmt::Display for Brought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Existed => "was there",
+            Self::Mounted => "mounted",
+            Self::Sent => "pushed",
+            Self::Elsewhere => "left where the image says it is",
+        })
+    }
 }
 
 /// The two ends of a push.
