@@ -65,8 +65,8 @@ pub(crate) fn commit(paths: &Paths, args: &CommitArgs) -> Result<(), Failure> {
 /// `xebec push IMAGE [TARGET]`.
 pub(crate) fn push(paths: &Paths, args: &PushArgs) -> Result<(), Failure> {
     let images = Images::open(paths)?;
-    let target = args.target.as_deref();
     let pushed = runtime::with_progress(format!("push {}", args.image), async |report| {
+        let target = args.target.as_deref();
         images.push(&args.image, target, &caller::login_of, report).await
     })?;
     if args.json {

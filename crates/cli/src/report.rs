@@ -17,9 +17,7 @@ impl Report {
     /// Takes the pipe that this process was started with.
     pub(crate) fn take() -> Result<Self, Failure> {
         let pipe = xebec_kernel::process::take_inherited(REPORT);
-        let pipe = pipe.map_err(|error| {
-            Failure::host("take the pipe of the command that started this process", error)
-        })?;
+        let pipe = pipe.map_err(|error| Failure::host("take the pipe of the starting command", error))?;
         Ok(Self(Some(pipe.into())))
     }
 
