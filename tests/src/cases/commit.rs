@@ -80,9 +80,9 @@ fn base(world: &World) -> Result<String> {
         .collect();
     lab::put_programs(&mut layer, &programs, 0o755)?;
     for file in ["text", "gone", "directory/lower", "becomes-file/lower"] {
-        layer.file(&format!("srv/{file}"), b"from the image\n");
+        layer.file(format!("srv/{file}"), b"from the image\n");
     }
-    layer.file("srv/large", &lab::contents(7, 3 << 20));
+    layer.file("srv/large", lab::contents(7, 3 << 20));
     let image = ImageBuilder::new().layer(&layer.into_bytes(), Compression::Gzip(6))?;
     let layout = world.path("base");
     image.build().write_layout(&layout, "latest")?;

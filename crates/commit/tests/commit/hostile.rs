@@ -9,8 +9,11 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use xebec_commit::{CommitError, Compression, Layer, Note, Skipped, make_layer};
 
-/// The layer of a directory, its entries' paths with contents, and what was left out.
-fn made(upper: &Path) -> (Layer, Vec<(String, Vec<u8>)>, Vec<Note>) {
+/// The paths of entries, with their contents.
+type Entries = Vec<(String, Vec<u8>)>;
+
+/// The layer of a directory, its entries, and what was left out.
+fn made(upper: &Path) -> (Layer, Entries, Vec<Note>) {
     let (mut blob, mut notes) = (Vec::new(), Vec::new());
     let gzip = Compression::Gzip(1);
     let layer = make_layer(upper, gzip, &mut blob, &mut || Ok(()), &mut |note| {
@@ -31,7 +34,7 @@ fn made(upper: &Path) -> (Layer, Vec<(String, Vec<u8>)>, Vec<Note>) {
 }
 
 fn error(upper: &Path, go_on: &mut dyn FnMut() -> io::Result<()>) -> CommitError {
-    make_layer(upper, Compression::Zstd(1), &mut Vec::new(), go_on, &mut |_| ()).unwrap_err()
+    make_layer(upper, Compression::Zstd(1), Vec::new(), go_on, &mut |_| ()).unwrap_err()
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Layers of upper directories, from outside: compared with what another program unpacks, and with trees that mean no good.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop"
+)]
 
 mod hostile;
 mod overlay;

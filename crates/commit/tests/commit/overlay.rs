@@ -240,7 +240,7 @@ impl Changer<'_> {
 /// Whether no link is on the way to a path: a change must not reach what is not in the tree.
 fn is_within(top: &Path, path: &Path) -> bool {
     let above = path.ancestors().skip(1).take_while(|above| *above != top);
-    above.fold(true, |is_within, above| is_within && !above.is_symlink())
+    above.all(|above| !above.is_symlink())
 }
 
 /// The path, if a regular file is there: to open a FIFO waits for its other end.
