@@ -239,7 +239,7 @@ impl Changer<'_> {
 
 /// Whether no link is on the way to a path: a change must not reach what is not in the tree.
 fn is_within(top: &Path, path: &Path) -> bool {
-    let above = path.ancestors().skip(1).take_while(|above| *above != top);
+    let mut above = path.ancestors().skip(1).take_while(|above| *above != top);
     above.all(|above| !above.is_symlink())
 }
 
