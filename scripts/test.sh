@@ -125,11 +125,12 @@ counted() {
     flaky+=("${again[@]}")
     # All that failed has passed at a second try.
     [[ $status -eq 0 && ${#again[@]} -gt 0 ]] && counts[1]=0
-    # Named once more at the end, with the first of what an end-to-end case says of it: the whole is long.
+    # Named once more at the end, with the first of what each says, which may come long after its name: the whole is long.
     [[ ${counts[1]} -eq 0 ]] || mapfile -t -O ${#failures[@]} failures < <(awk '
-        /^test .* \.\.\. / { said = / \.\.\. FAILED/ && !named[$2]++ ? 1 : 9; if (said == 1) print "  " $2; next }
-        /^     ./ && said < 6 { if (said) print; said++; next }
-        { said = 9 }' "$log")
+        /^test .* \.\.\. / { name = / \.\.\. FAILED/ ? $2 : ""; if (name != "" && !(name in said)) { order[++n] = name; said[name] = 0 } next }
+        /^     ./ && name != "" { if (said[name]++ < 10) text[name] = text[name] "\n" $0; next }
+        { name = "" }
+        END { for (i = 1; i <= n; i++) print "  " order[i] text[order[i]] }' "$log")
     passed=$((passed + counts[0])) failed=$((failed + counts[1])) skipped=$((skipped + counts[2]))
 }
 

@@ -67,6 +67,31 @@ def failed_tests(code, printed):
     return [name.decode() for name in listed] if code == TESTS_FAILED and is_whole and not is_found else []
 
 
+# So many lines of what a failed test says are told once more at the end.
+TOLD = 8
+
+
+def said(printed):
+    """The names of failed tests, and the beginning of what each of them said when it failed. Those of a program that a test starts
+    count, too; what passed tests print does not."""
+    told, name, are_failures = {}, None, False
+    for line in printed.decode(errors="replace").splitlines():
+        section = re.fullmatch(r"---- (\S+) stdout ----", line)
+        if line in ("successes:", "failures:") or line.startswith("test result: "):
+            name, are_failures = None, line == "failures:"
+        elif section:
+            name = section[1] if are_failures else None
+        elif name and (name in told or " panicked at " in line):
+            told.setdefault(name, []).append(line)
+    return {name: lines[:TOLD] for name, lines in told.items()}
+
+
+def tell_again(printed):
+    """As the end-to-end runner prints failed cases: scripts/test.sh repeats the beginning at the very end."""
+    for name, lines in said(printed).items():
+        print(f"test {name} ... FAILED", *lines, sep="\n     ")
+
+
 def title(program):
     """The line that cargo prints before a program runs, and how a failure of it is named."""
     source = os.path.relpath(program["target"]["src_path"], os.path.dirname(program["manifest_path"]))
@@ -85,6 +110,7 @@ def fails_again(program, tests):
     twice."""
     code, printed = run(program, ["--exact", "--show-output", *tests])
     show(program, re.sub(rb"(?m)^", b"    ", printed))
+    tell_again(printed)
     # A program that runs none of them succeeds, too.
     ran = f"test result: ok. {len(tests)} passed;".encode()
     if code or ran not in printed:
@@ -95,7 +121,7 @@ def fails_again(program, tests):
 
 
 def main():
-    failed = []
+    failed, told = [], []
     with concurrent.futures.ThreadPoolExecutor(2 * os.cpu_count()) as pool:
         running = {pool.submit(run, program, sys.argv[1:]): program for program in programs()}
         for ended in concurrent.futures.as_completed(running):
@@ -104,6 +130,9 @@ def main():
             show(program, printed)
             if code:
                 failed.append((program, code, failed_tests(code, printed)))
+                told.append(printed)
+    for printed in told:
+        tell_again(printed)
     count = sum(len(tests) for _, _, tests in failed)
     again = [each for each in failed if not each[2] or count > TRIED_AGAIN or fails_again(each[0], each[2])]
     for program, code, _ in again:

@@ -61,6 +61,21 @@ class FailedTests(unittest.TestCase):
         ]:
             self.assertEqual(unit.failed_tests(code, printed), [], (code, printed))
 
+    def test_each_failed_test_says_why_once_more(self):
+        panicked = b"\nthread 'a::fails' panicked at a.rs:1:2:\nit says why" + b"\nmore" * 20
+        passed = b"---- lists::more stdout ----\nthread 'x' panicked at x.rs:1:2:\nas it should\n"
+        printed = PRINTED.replace(b"it says why", panicked).replace(b"---- lists::more stdout ----\n", passed)
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            unit.tell_again(printed)
+        lines = shown.getvalue().splitlines()
+        self.assertEqual(lines[0], "test a::fails ... FAILED")
+        self.assertEqual(lines[1:3], ["     thread 'a::fails' panicked at a.rs:1:2:", "     it says why"])
+        self.assertEqual(len(lines), 1 + unit.TOLD)
+        # As a test that starts the program again shows it.
+        inner = b"\nfailures:\n\n---- outer stdout ----\n\nthread 'outer' panicked at o.rs:1:2:\n" + printed + b"\nfailures:\n    outer\n"
+        self.assertEqual(sorted(unit.said(inner)), ["a::fails", "outer"])
+
     def test_a_second_try_counts_only_if_all_of_them_ran(self):
         program = {"target": {"src_path": "/c/src/lib.rs", "kind": ["lib"]}, "manifest_path": "/c/Cargo.toml"}
         program |= {"package_id": "path+file:///c#xebec-c@0.1.0", "executable": "/c/program"}

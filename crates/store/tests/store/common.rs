@@ -239,9 +239,9 @@ fn files_below(directory: &Path) -> usize {
     counts.sum()
 }
 
-/// Waits until what is done in the background has left so many files.
+/// Waits until what is done in the background has left so many files: a minute, since servers of objects may have many clients.
 pub(crate) async fn files_become(test: &TestStore, wanted: usize) {
-    for _ in 0..500 {
+    for _ in 0..6000 {
         if files(test) == wanted {
             return;
         }
