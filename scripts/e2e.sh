@@ -15,11 +15,13 @@ if [[ -z ${XEBEC_PROGRAMS:-} ]]; then
 fi
 XEBEC_REGISTRY_BIN=${XEBEC_REGISTRY_BIN:-$XEBEC_PROGRAMS/xebec-registry}
 E2E_GOTOOLS=$CARGO_TARGET_DIR/gotools
+# go_with CGO COMMAND...
+go_with() { CGO_ENABLED=$1 GOFLAGS=$XEBEC_GOFLAGS go "${@:2}"; }
 # Static, because one of them is all that an image of a test has.
-CGO_ENABLED=0 go build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
-CGO_ENABLED=0 go build -C tests/containerd -o "$E2E_GOTOOLS/" ./cri ./labels ./offer
-CGO_ENABLED=0 go test -C tests/containerd -c -o "$E2E_GOTOOLS/snapshotter-suite" ./suite
+go_with 0 build -C tests/gotools -o "$E2E_GOTOOLS/" ./...
+go_with 0 build -C tests/containerd -o "$E2E_GOTOOLS/" ./cri ./labels ./offer
+go_with 0 test -C tests/containerd -c -o "$E2E_GOTOOLS/snapshotter-suite" ./suite
 # Go's race detector needs cgo.
-CGO_ENABLED=1 go test -C tests/containerd -race -c -o "$E2E_GOTOOLS/snapshotter-suite-race" ./suite
+go_with 1 test -C tests/containerd -race -c -o "$E2E_GOTOOLS/snapshotter-suite-race" ./suite
 export XEBEC_BIN XEBEC_REGISTRY_BIN E2E_GOTOOLS
 exec "$XEBEC_PROGRAMS/xebec-e2e" "$@"

@@ -208,12 +208,12 @@ install_one() {
         ;;
     go)
         # Flags of the caller count, such as -p=1 for a build that leaves the machine to others.
-        GOBIN=$folder GOFLAGS="-buildvcs=false ${GOFLAGS:-}" go install "$what"
+        GOBIN=$folder GOFLAGS="$XEBEC_GOFLAGS ${GOFLAGS:-}" go install "$what"
         mv "$folder/$(basename "$name")" "$XEBEC_TOOLS/bin/$name"
         ;;
     # It does not build without cgo. `go install` calls it runc, and whatever looks for runc is to find the system's.
     runc)
-        GOBIN=$folder GOFLAGS=-buildvcs=false CGO_ENABLED=1 go install -tags seccomp "$what"
+        GOBIN=$folder GOFLAGS=$XEBEC_GOFLAGS CGO_ENABLED=1 go install -tags seccomp "$what"
         mv "$folder/runc" "$XEBEC_TOOLS/bin/$name"
         ;;
     module) install_module "$folder" "${what%%:*}" "${what#*:}" ;;
@@ -224,17 +224,20 @@ install_one() {
             "$XEBEC_TOOLS/python/$name" "$XEBEC_TOOLS/python/$name/bin/$name" >"$XEBEC_TOOLS/bin/$name"
         chmod +x "$XEBEC_TOOLS/bin/$name"
         ;;
-    cargo) CARGO_TARGET_DIR=$folder cargo install --quiet --locked --force --root "$XEBEC_TOOLS" "$what" ;;
+    # Unoptimised: to build it in another way takes some times as long as it ever works.
+    cargo)
+        CARGO_TARGET_DIR=$folder CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_INCREMENTAL=0 \
+            cargo install --debug --quiet --locked --force --root "$XEBEC_TOOLS" "$what"
+        ;;
     esac
     rm -rf "$folder"
     note_version "$name" "$(version_of "$source" "$what")"
 }
 
-# install_module FOLDER MODULE PROGRAMS: without what only debuggers read, which is a third of them. The module of etcd calls it
-# "server".
+# install_module FOLDER MODULE PROGRAMS. The module of etcd calls it "server".
 install_module() {
     local program built
-    GOFLAGS=-buildvcs=false go build -C "$XEBEC_TOP/$2" -ldflags '-s -w' -o "$1/" tool
+    GOFLAGS=$XEBEC_GOFLAGS go build -C "$XEBEC_TOP/$2" -o "$1/" tool
     for program in ${3//,/ }; do
         built=$(basename "$program")
         [[ $built != etcd ]] || built=server

@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -40,6 +40,8 @@ const RANDOM: &[&str] = &[
     "registry/power-cut",
     "runtime/power",
 ];
+/// So many of the cases that take most of the processors are shown.
+const MOST: usize = 10;
 /// How often the watchdog looks.
 const WATCH: Duration = Duration::from_millis(20);
 
@@ -106,6 +108,7 @@ pub(crate) fn run_all(cases: &[Case], filters: &[String]) -> ExitCode {
     if failed.len() <= TRIED_AGAIN && !failed.iter().any(is_random) {
         sum.try_again(&failed);
     }
+    sum.show_processors();
     println!(
         "\n{} passed, {} failed, {} skipped",
         sum.passed,
@@ -155,13 +158,20 @@ struct Sum {
     /// The names of those that failed.
     failed: BTreeSet<String>,
     skipped: usize,
+    /// How long processors worked for each.
+    processors: Vec<(Duration, String)>,
 }
 
 impl Sum {
     /// Prints how a case ended, and counts it.
-    fn add(&mut self, case: &Case, result: Result<(Verdict, String)>, took: Duration) {
-        let (verdict, output) = result.unwrap_or_else(|error| (Verdict::Failed, format!("{error:#}\n")));
-        let word = match verdict {
+    fn add(&mut self, case: &Case, result: Result<Ended>, took: Duration) {
+        let ended = result.unwrap_or_else(|error| Ended {
+            verdict: Verdict::Failed,
+            text: format!("{error:#}\n"),
+            processors: Duration::ZERO,
+        });
+        self.processors.push((ended.processors, case.name.clone()));
+        let word = match ended.verdict {
             Verdict::Passed => {
                 self.passed += 1;
                 "ok"
@@ -176,8 +186,18 @@ impl Sum {
             }
         };
         println!("test {} ... {word} ({:.1} s)", case.name, took.as_secs_f64());
-        output.lines().for_each(|line| println!("     {line}"));
+        ended.text.lines().for_each(|line| println!("     {line}"));
         let _ = io::stdout().flush();
+    }
+
+    /// Prints which cases took most of the processors: both are busy most of the time, so only less work makes the whole quicker.
+    fn show_processors(&mut self) {
+        self.processors.sort_unstable();
+        let all: Duration = self.processors.iter().map(|(time, _)| *time).sum();
+        println!("\n     {:8.1} s of processors, most of it for", all.as_secs_f64());
+        for (time, name) in self.processors.iter().rev().take(MOST) {
+            println!("     {:8.1} s  {name}", time.as_secs_f64());
+        }
     }
 
     /// Runs cases that failed once more, one at a time. Those that pass are named, since a test that fails now and then is a defect.
@@ -193,8 +213,17 @@ impl Sum {
     }
 }
 
-/// Runs one case; the text is its figures, or all that it printed if it failed.
-fn run_isolated(case: &Case) -> Result<(Verdict, String)> {
+/// How a case ended.
+struct Ended {
+    verdict: Verdict,
+    /// Its figures, or all that it printed if it failed.
+    text: String,
+    /// How long processors worked for it.
+    processors: Duration,
+}
+
+/// Runs one case.
+fn run_isolated(case: &Case) -> Result<Ended> {
     let directory = tempfile::Builder::new().prefix("xebec-e2e-").tempdir()?;
     let (figures, log) = (directory.path().join("figures"), directory.path().join("log"));
     let work = directory.path().join("w");
@@ -219,17 +248,17 @@ fn run_isolated(case: &Case) -> Result<(Verdict, String)> {
         .spawn()
         .context("cannot start unshare (util-linux)")?;
     let deadline = Instant::now() + case.limit;
-    let status = loop {
-        match child.try_wait()? {
-            Some(status) => break Some(status),
-            None if Instant::now() > deadline => {
-                child.kill()?;
-                child.wait()?;
-                break None;
-            }
-            None => std::thread::sleep(WATCH),
+    let mut is_late = false;
+    while !has_ended(&child)? {
+        if Instant::now() > deadline && !is_late {
+            is_late = true;
+            child.kill()?;
         }
-    };
+        std::thread::sleep(WATCH);
+    }
+    let processors = processor_time(&child);
+    let status = child.wait()?;
+    let status = (!is_late).then_some(status);
     let name = directory.path().file_name().and_then(OsStr::to_str);
     let left = groups::remove(name.context("an odd temporary directory")?);
     let figures = fs::read_to_string(&figures)?;
@@ -238,18 +267,38 @@ fn run_isolated(case: &Case) -> Result<(Verdict, String)> {
     if std::env::var_os("E2E_KEEP").is_some() {
         println!("kept {}", directory.keep().display());
     }
-    if let Err(error) = left {
-        return Ok((Verdict::Failed, format!("{error:#}\n{figures}{log}")));
-    }
-    Ok(match status.map(|status| status.code()) {
-        Some(Some(0)) => (Verdict::Passed, figures),
-        Some(Some(code)) if code == i32::from(SKIPPED) => (Verdict::Skipped, figures),
-        Some(_) => (Verdict::Failed, figures + &log),
-        None => (
-            Verdict::Failed,
-            format!("still running after {:?}\n{figures}{log}", case.limit),
-        ),
+    let late = || format!("still running after {:?}\n", case.limit);
+    let (verdict, text) = match (left, status.map(|status| status.code())) {
+        (Err(error), _) => (Verdict::Failed, format!("{error:#}\n{figures}{log}")),
+        (_, Some(Some(0))) => (Verdict::Passed, figures),
+        (_, Some(Some(code))) if code == i32::from(SKIPPED) => (Verdict::Skipped, figures),
+        (_, Some(_)) => (Verdict::Failed, figures + &log),
+        (_, None) => (Verdict::Failed, late() + &figures + &log),
+    };
+    Ok(Ended {
+        verdict,
+        text,
+        processors,
     })
+}
+
+/// How long processors worked for a child that has ended, and for all that it waited for: the first process of a case's namespace waits for
+/// all others, and the kernel for those that outlive it.
+fn processor_time(child: &Child) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    // The fields after the name, which may have spaces in it. See proc(5): utime, stime, cutime, cstime.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(11).take(4);
+    let ticks: u64 = ticks.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
+/// Whether a child has ended. It stays to be looked at and waited for.
+fn has_ended(child: &Child) -> Result<bool> {
+    use rustix::process::{WaitId, WaitIdOptions};
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let found = rustix::process::waitid(WaitId::Pid(rustix::process::Pid::from_child(child)), options)?;
+    Ok(found.is_some())
 }
 
 /// The first process of the namespace: starts the case, reaps what is orphaned until the case ends, ends as it did.

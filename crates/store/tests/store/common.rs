@@ -23,7 +23,33 @@ pub(crate) const BUCKET: &str = "blobs";
 pub(crate) struct TestStore {
     pub(crate) store: Store,
     pub(crate) engine: &'static str,
-    pub(crate) directory: tempfile::TempDir,
+    pub(crate) directory: TestDirectory,
+}
+
+/// The directory of a store. With it goes its database, of which each has three hundred files.
+pub(crate) struct TestDirectory(tempfile::TempDir);
+
+impl TestDirectory {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        prepare(directory.path());
+        Self(directory)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        // Of a test that fails, everything goes with the server.
+        if !std::thread::panicking() {
+            ask_server(self.path(), |name| {
+                format!("DROP DATABASE IF EXISTS \"{name}\" WITH (FORCE)")
+            });
+        }
+    }
 }
 
 /// The engines that the environment names, over a directory, which gives the database and the prefix their names.
@@ -58,25 +84,23 @@ pub(crate) fn config(root: &Path) -> StoreConfig {
 
 /// Makes what `config` needs and a store does not make itself.
 pub(crate) fn prepare(root: &Path) {
+    ask_server(root, |name| format!("CREATE DATABASE \"{name}\""));
+}
+
+/// Asks the server of the databases, if there is one, for something about the database of this directory.
+fn ask_server(root: &Path, sql: impl Fn(&str) -> String) {
     let Ok(server) = std::env::var(POSTGRES) else {
         return;
     };
-    let name = root
-        .file_name()
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .trim_start_matches('.')
-        .to_owned();
+    let name = root.file_name().unwrap().to_str().unwrap();
+    let sql = sql(name.trim_start_matches('.'));
     // The client waits, which a task must not.
-    let making = std::thread::spawn(move || {
+    let asking = std::thread::spawn(move || {
         let url = format!("{server} dbname=postgres");
         let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
-        client
-            .batch_execute(&format!("CREATE DATABASE \"{name}\""))
-            .unwrap();
+        client.batch_execute(&sql).unwrap();
     });
-    making.join().unwrap();
+    asking.join().unwrap();
 }
 
 pub(crate) fn engine() -> &'static str {
@@ -93,8 +117,7 @@ pub(crate) fn engine() -> &'static str {
 
 /// A store over the engines that the environment names.
 pub(crate) async fn engines(change: impl Fn(&mut StoreConfig)) -> Vec<TestStore> {
-    let directory = tempfile::tempdir().unwrap();
-    prepare(directory.path());
+    let directory = TestDirectory::new();
     let mut config = config(directory.path());
     change(&mut config);
     vec![TestStore {

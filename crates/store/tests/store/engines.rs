@@ -14,6 +14,9 @@ struct Server {
     variables: Vec<(&'static str, String)>,
 }
 
+/// A database takes eight megabytes, and goes with its test.
+const MEMORY: &str = "2g";
+
 /// No test ends the server or the machine, so nothing that the server waits for or writes twice for their sake is tried here.
 const SETTINGS: [&str; 6] = [
     "max_connections=300",
@@ -26,7 +29,7 @@ const SETTINGS: [&str; 6] = [
 
 fn postgres(programs: &Path) -> Server {
     let directory = tempfile::tempdir().unwrap();
-    let server = servers::postgres(programs, directory.path(), &SETTINGS).unwrap();
+    let server = servers::postgres_in_memory(programs, directory.path(), &SETTINGS, MEMORY).unwrap();
     Server {
         variables: vec![(POSTGRES, server.address.clone())],
         _server: server,

@@ -241,8 +241,7 @@ fn run_and_kill(root: &Path, word: Option<&str>, after: Duration) -> Vec<String>
 #[test]
 fn nothing_acknowledged_is_lost_by_kills() {
     let kills: u32 = std::env::var(KILLS).map_or(40, |kills| kills.parse().unwrap());
-    let directory = tempfile::tempdir().unwrap();
-    prepare(directory.path());
+    let directory = TestDirectory::new();
     // The images that were pushed, and whether each may be deleted.
     let mut images: BTreeMap<(u64, u64), bool> = BTreeMap::new();
     let mut random = fastrand::Rng::new();

@@ -57,9 +57,8 @@ async fn collect(store: &Store) -> Collected {
 
 /// The rows that a collection reads when nothing has changed, and those that collections read until some images are gone.
 fn reads(images: u64) -> (u64, u64) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = TestDirectory::new();
     let root = directory.path();
-    prepare(root);
     with_store(root, async |_| ());
     let mut raw = Raw::open(root);
     raw.run(&FILL.replace("$IMAGES", &images.to_string()));
