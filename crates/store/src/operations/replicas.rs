@@ -44,9 +44,7 @@ impl Store {
         }
         let mut held = held.clone();
         let main = Placement::At(PlaceName::main());
-        if away.contains(&PlaceName::main()) && (wanted.contains(&main) || main_key(&held.name).is_some()) {
-            return Err(StoreError::Paused(PlaceName::main()).into());
-        }
+        pass_over_main(held, wanted, away)?;
         if wanted.contains(&main) && !self.is_home(&held).await? {
             let Some(home) = self.bring_home(&held).await? else {
                 return Ok(placed);
@@ -379,6 +377,20 @@ impl Store {
         placed.dropped += dropped.len() as u64;
         placed.dropped_bytes += dropped.iter().sum::<u64>();
         Ok(())
+    }
+}
+
+/// An error if the main place is not to be asked, and would have to be.
+fn pass_over_main(
+    held: &Held,
+    wanted: &BTreeSet<Placement>,
+    away: &BTreeSet<PlaceName>,
+) -> Result<(), StoreError> {
+    let main = PlaceName::main();
+    let is_needed = main_key(&held.name).is_some() || wanted.contains(&Placement::At(main.clone()));
+    match is_needed && away.contains(&main) {
+        true => Err(StoreError::Paused(main)),
+        false => Ok(()),
     }
 }
 
