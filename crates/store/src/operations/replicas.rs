@@ -44,7 +44,7 @@ impl Store {
         }
         let mut held = held.clone();
         let main = Placement::At(PlaceName::main());
-        pass_over_main(held, wanted, away)?;
+        pass_over_main(&held, wanted, away)?;
         if wanted.contains(&main) && !self.is_home(&held).await? {
             let Some(home) = self.bring_home(&held).await? else {
                 return Ok(placed);
