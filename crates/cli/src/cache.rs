@@ -153,7 +153,7 @@ pub(crate) fn remove(paths: &Paths, args: &RmiArgs) -> Result<(), Failure> {
         }
     };
     for name in &args.images {
-        match images.forget_committed(name, &mut forget) {
+        match images.forget_committed(name, args.force, &mut forget) {
             Ok(forgotten) if args.json => all.push(forgotten),
             Ok(forgotten) => print_forgotten(&forgotten),
             Err(failure) => failures.add(failure),

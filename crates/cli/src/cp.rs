@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use xebec_copy::{ContainerRoot, CopyError, CopyOptions, Note, Side, copy, copy_from_tar, copy_to_tar};
+use xebec_kernel::terminal::printable;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::paths::Paths;
 
 use crate::args::CopyArgs;
 use crate::container_lookup::find;
-use crate::text;
 
 /// How much of a tar stream is written at once: the size of a pipe's buffer.
 const STREAM_BUFFER: usize = 64 << 10;
@@ -97,7 +97,7 @@ pub(crate) fn cp(paths: &Paths, args: &CopyArgs) -> Result<(), Failure> {
         follow_link: args.follow_link,
     };
     let mut say = |note: Note| {
-        let path = text::printable(&note.path.display().to_string());
+        let path = printable(&note.path.display().to_string());
         errln!("xebec: left out {path}: {}", note.reason);
     };
     let outcome = match (from.side(), to.side()) {
@@ -136,7 +136,7 @@ fn failure(error: CopyError) -> Failure {
         _ => FailureKind::Host,
     };
     // It names files as the container does.
-    Failure::new(kind, text::printable(&error.to_string()))
+    Failure::new(kind, printable(&error.to_string()))
 }
 
 #[cfg(test)]

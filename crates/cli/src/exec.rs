@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use xebec_container::{ExecOptions, Screen, processes};
 use xebec_keeper::client::Daemon;
 use xebec_kernel::clock::milliseconds_since_1970;
+use xebec_kernel::terminal::printable;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::paths::Paths;
 
@@ -58,9 +59,9 @@ pub(crate) fn top(paths: &Paths, args: &TopArgs) -> Result<(), Failure> {
         rows.push(vec![
             process.pid.to_string(),
             inside.unwrap_or_else(|| "-".to_owned()),
-            text::printable(&process.user.unwrap_or_else(|| process.uid.to_string())),
+            printable(&process.user.unwrap_or_else(|| process.uid.to_string())),
             processor_time(process.cpu_ms),
-            text::printable(&process.command),
+            printable(&process.command),
         ]);
     }
     out!("{}", text::table(&rows));

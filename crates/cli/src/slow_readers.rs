@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use xebec_container::Screen;
 use xebec_format::digest::Digest;
 use xebec_keeper::client::Daemon;
+use xebec_kernel::terminal::printable;
 use xebec_protocol::explain::{WaitReport, WaitState};
 use xebec_protocol::paths::Paths;
 use xebec_protocol::wire::{Reply, Request};
@@ -87,7 +88,7 @@ fn failed_sentence(failed: &[&WaitReport], container: &str) -> Option<String> {
     };
     let why = last.problem.as_deref().unwrap_or("it was not told why");
     let said = format!("{container} {read}: {why}; `xebec explain {container}` tells more");
-    Some(text::printable(&said))
+    Some(printable(&said))
 }
 
 fn tell_of(container: &str, daemon: &Daemon, screen: Option<&Screen>, end: &End) {
@@ -156,7 +157,7 @@ fn sentence(wait: &WaitReport, container: &str) -> String {
         wait.file.as_deref().unwrap_or("an unknown file"),
         text::wait_reason(&wait.phase),
     );
-    text::printable(&said)
+    printable(&said)
 }
 
 #[cfg(test)]

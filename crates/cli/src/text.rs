@@ -38,13 +38,6 @@ pub(crate) fn about(seconds: u64) -> String {
     }
 }
 
-/// Text of others without the control characters by which it could do something to a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
-}
-
 /// A row of a table that is known beforehand, as its heads are.
 pub(crate) fn row<const COLUMNS: usize>(cells: [&str; COLUMNS]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()

@@ -78,6 +78,22 @@ pub struct Layer {
     pub media_type: &'static str,
 }
 
+#[cfg(test)]
+impl Layer {
+    /// That of a container which changed nothing, for tests that look at none of it.
+    pub(crate) fn empty() -> Self {
+        let digest = Digest::of(b"");
+        Self {
+            digest,
+            size: 0,
+            diff_id: digest,
+            plain_size: 0,
+            entries: 0,
+            media_type: "",
+        }
+    }
+}
+
 /// Writes the changes in an upper directory to `to` as a layer. `go_on` is asked for each file and part, and ends it by an error; `note`
 /// hears of files that are left out.
 ///

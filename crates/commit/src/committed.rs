@@ -175,7 +175,7 @@ impl CommittedImages {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             bytes => bytes.map_err(CommitError::file("read", &path))?,
         };
-        let damaged = |problem: &str| CommitError::Damaged {
+        let damaged = |problem: &str| CommitError::List {
             path: path.clone(),
             problem: problem.to_owned(),
         };
@@ -193,6 +193,20 @@ impl CommittedImages {
     /// When the list cannot be read.
     pub fn find(&self, name: &str) -> Result<Option<Committed>, CommitError> {
         Ok(find_in(&self.list()?, name).cloned())
+    }
+
+    /// Whether the image of that name may be one of these although their list cannot be read: the name stands in what is left of it, or a
+    /// manifest or another blob has the name.
+    pub fn may_have(&self, name: &str) -> bool {
+        let bytes = read_limited(&self.directory.join(INDEX), MOST_BYTES).unwrap_or_default();
+        let quoted = Value::from(name).to_string();
+        let is_in_it = bytes
+            .windows(quoted.len())
+            .any(|window| window == quoted.as_bytes());
+        let digits = name.strip_prefix("sha256:").unwrap_or(name).to_ascii_lowercase();
+        let is_digits = digits.len() >= SHORTEST && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let mut blobs = fs::read_dir(self.blobs()).into_iter().flatten().flatten();
+        is_in_it || (is_digits && blobs.any(|blob| blob.file_name().to_string_lossy().starts_with(&digits)))
     }
 
     /// The documents of an image: manifest and configuration.

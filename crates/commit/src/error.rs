@@ -3,6 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xebec_kernel::file::during;
+use xebec_kernel::terminal::printable;
+
 use crate::limits::{LEVELS, MAX_ENTRIES, MAX_LINKED, MAX_NAME, MAX_NAMES, MAX_PATH};
 
 /// Why a container's changes cannot become a layer, or an image cannot be kept.
@@ -109,9 +112,22 @@ pub enum CommitError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The list of committed images is not as this version writes it.
+    /// A document of a committed image is not what its name says.
     #[error("{}: {problem}; if a later version wrote it, use that version", shown(path))]
     Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        problem: String,
+    },
+    /// The list of committed images is damaged, or a later version wrote it.
+    #[error(
+        "{}: {problem}; if a later version wrote it, use that version. Otherwise put a copy of this file back, or move {} away: then this \
+         host has no committed images, and others are as before (docs/formats/committed.md)",
+        shown(path),
+        shown(path.parent().unwrap_or(path))
+    )]
+    List {
         /// The file.
         path: PathBuf,
         /// The problem.
@@ -124,10 +140,7 @@ pub enum CommitError {
 
 /// A path for a message. A container chooses its names, which must not steer the terminal.
 pub(crate) fn shown(path: &Path) -> String {
-    let path = path.to_string_lossy();
-    path.chars()
-        .map(|character| if character.is_control() { ' ' } else { character })
-        .collect()
+    printable(&path.to_string_lossy())
 }
 
 impl CommitError {
@@ -136,12 +149,11 @@ impl CommitError {
         doing: &'static str,
         path: &Path,
     ) -> impl FnOnce(E) -> Self + use<E> {
-        let path = path.to_owned();
-        move |error| Self::File {
+        during(doing, path, |doing, path, source| Self::File {
             doing,
             path,
-            source: error.into(),
-        }
+            source,
+        })
     }
 
     /// The error of the disk, if that is why the image could not be written.

@@ -278,14 +278,7 @@ mod tests {
 
     #[test]
     fn documents_that_are_none_are_refused() {
-        let layer = Layer {
-            digest: Digest::of(b""),
-            size: 0,
-            diff_id: Digest::of(b""),
-            plain_size: 0,
-            entries: 0,
-            media_type: "",
-        };
+        let layer = Layer::empty();
         let provenance = Provenance {
             created: "",
             created_by: "",

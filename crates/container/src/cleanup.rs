@@ -18,7 +18,7 @@ use crate::name::is_container_name;
 use crate::record::{self, Record};
 use crate::removal::{remove_bundle, remove_layer, remove_unless_kept};
 use crate::runtime::{self, Runtime};
-use crate::{Directories, RecordError, RunError, control_groups};
+use crate::{Directories, RecordError, RunError, control_groups, frozen_for_commit};
 
 /// Cleans up after supervisors that were killed: unmounts the overlays of their containers that have ended,
 /// and removes the directories that are removed with a container.
@@ -48,6 +48,9 @@ fn cleanup_locked(dirs: &Directories) -> Result<usize, RecordError> {
     let mut cleaned = 0;
     let (records, unreadable) = record::read_all(&dirs.run)?;
     let mut outcome = unreadable.into_iter().next().map_or(Ok(()), Err);
+    for record in records.iter().filter(|record| !record.is_dead()) {
+        frozen_for_commit::let_go_on(&dirs.state.join(&record.id), record);
+    }
     for record in records.into_iter().filter(Record::is_dead) {
         // Its supervisor may have removed it meanwhile, and another container may have its name.
         let path = record::path(&dirs.run, &record.id);

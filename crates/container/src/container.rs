@@ -9,7 +9,7 @@ use crate::layout::REMOVE_MARKER;
 use crate::name::is_container_name;
 use crate::record::{self, Record};
 use crate::saved::{Saved, SavedProcess, SavedStatus, stopped_in_boot};
-use crate::{Again, Directories, ExitCode, RecordError, control_groups, saved_run};
+use crate::{Again, Directories, ExitCode, RecordError, control_groups, frozen_for_commit, saved_run};
 
 /// A container: its record, and the record of its run.
 #[derive(Clone, Debug)]
@@ -292,6 +292,7 @@ pub fn is_stopped(directory: &Path) -> bool {
 fn of_record(record: Record, dirs: &Directories) -> Container {
     // A run directory belongs to one state directory: the record is not trusted to name another.
     let directory = dirs.state.join(&record.id);
+    frozen_for_commit::let_go_on(&directory, &record);
     Container {
         record: Some(record.clone()),
         ..of_directory(directory, record.id)

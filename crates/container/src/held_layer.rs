@@ -5,8 +5,8 @@
 //! read counts only if it is still as it was.
 //!
 //! One process at a time holds a layer: it has the lock of the upper directory. Otherwise the first of two would let the container go on
-//! while the second one reads. A signal ends a process that has a container frozen only after the container goes on. SIGKILL is the
-//! exception.
+//! while the second one reads. A signal ends a process that has a container frozen only after the container goes on. After SIGKILL the
+//! next command that looks at the container lets it go on (`frozen_for_commit`).
 
 use std::fs::{self, File};
 use std::io;
@@ -24,8 +24,8 @@ use xebec_kernel::lock::try_lock_directory;
 
 use crate::container::{self, Container, Status};
 use crate::layout::UPPER;
-use crate::lifecycle::{LifecycleError, lock, set_paused};
-use crate::{Directories, control_groups};
+use crate::lifecycle::{LifecycleError, lock, set_frozen};
+use crate::{Directories, control_groups, frozen_for_commit};
 
 /// The signals that end a process unless it is prepared for them.
 const SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
@@ -185,7 +185,9 @@ impl HeldLayer {
         let name = || self.container.name.clone();
         if is_to_be {
             let mut frozen = FROZEN.lock();
-            set_paused(&self.container, true)?;
+            set_frozen(&self.container, true, || {
+                frozen_for_commit::note(&self.container.directory)
+            })?;
             self.is_frozen = true;
             frozen.containers += 1;
         }
@@ -228,6 +230,7 @@ impl Drop for HeldLayer {
             && let Some(record) = &self.container.record
         {
             control_groups::set_frozen(&record.control_group(), false);
+            frozen_for_commit::forget(&self.container.directory);
             FROZEN.lock().containers -= 1;
         }
     }

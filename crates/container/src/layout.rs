@@ -8,6 +8,7 @@
 //!              exit-codes     its exit codes since its last start by a user
 //!              stop           exists if a user stopped it: its restart policy rests
 //!              remove         exists if the directory is removed with the container (--rm), or is being removed
+//!              frozen-for-commit  exists while `xebec commit` has it frozen, or was killed then
 //!              volumes.json   the volumes that the container uses, if there are any
 //! <root>/volumes/             the volumes ([`xebec_volume`])
 //! <run>/containers/           the records; a cleanup locks this directory
@@ -45,6 +46,9 @@ pub(crate) const WORK: &str = "work";
 
 /// The marker of a directory that is removed with its container.
 pub(crate) const REMOVE_MARKER: &str = "remove";
+
+/// The marker of a container that is frozen only while its layer is read.
+pub(crate) const FROZEN_MARKER: &str = "frozen-for-commit";
 
 /// The name of the mount point of a container's root.
 pub(crate) const MERGED: &str = "merged";

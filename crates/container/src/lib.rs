@@ -63,6 +63,7 @@ mod event;
 mod exec;
 mod exec_fifo;
 mod exit_code;
+mod frozen_for_commit;
 mod held_layer;
 mod image_config;
 mod init;

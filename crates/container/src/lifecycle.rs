@@ -31,7 +31,7 @@ use crate::name::is_container_name;
 use crate::record::Record;
 use crate::removal::{remove_layer, remove_unless_kept};
 use crate::saved::{mark_stopped, open_exit_codes};
-use crate::{Directories, ExitCode, RestartPolicy, RunError, StopSignal, control_groups};
+use crate::{Directories, ExitCode, RestartPolicy, RunError, StopSignal, control_groups, frozen_for_commit};
 
 /// How long a supervisor may take to clean up after its container.
 const CLEANING: Duration = Duration::from_secs(20);
@@ -134,10 +134,22 @@ pub fn send_signal(container: &Container, signal: StopSignal) -> Result<(), Life
 /// # Errors
 /// If it does not run, or is frozen or thawed already.
 pub fn set_paused(container: &Container, is_paused: bool) -> Result<(), LifecycleError> {
+    set_frozen(container, is_paused, || {
+        frozen_for_commit::forget(&container.directory)
+    })
+}
+
+/// The same. `before` is called once it is known that this can be done.
+pub(crate) fn set_frozen(
+    container: &Container,
+    is_paused: bool,
+    before: impl FnOnce(),
+) -> Result<(), LifecycleError> {
     let name = container.name.clone();
     let record = container.record.as_ref();
     match (container.status(), record, is_paused) {
         (Status::Running, Some(record), true) | (Status::Paused, Some(record), false) => {
+            before();
             match control_groups::set_frozen(&record.control_group(), is_paused) {
                 true => Ok(()),
                 false => Err(LifecycleError::NoFreezer(name)),

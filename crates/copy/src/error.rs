@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xebec_kernel::file::during;
+
 use super::limits::LEVELS;
 
 /// Why files could not be copied.
@@ -100,12 +102,11 @@ impl CopyError {
         doing: &'static str,
         path: &Path,
     ) -> impl FnOnce(E) -> Self + use<E> {
-        let path = path.to_owned();
-        move |error| Self::File {
+        during(doing, path, |doing, path, source| Self::File {
             doing,
             path,
-            source: error.into(),
-        }
+            source,
+        })
     }
 
     /// Whether the reader of the tar stream has closed it.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use xebec_cache::evict::{Action, Step};
-use xebec_container::{Container, Record};
+use xebec_container::Record;
 use xebec_format::digest::Digest;
 use xebec_images::check::known_image;
 use xebec_images::images::Images;
 use xebec_images::inventory;
 use xebec_images::lookup::not_known;
+use xebec_images::needed::check_unneeded;
 use xebec_images::record::ImageRecord;
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::{Forgotten, Holder, ImageRequest, users};
@@ -91,22 +92,10 @@ impl Removal {
                 "{name} is in use by {users}; stop or unmount these first"
             ));
         }
-        let its = containers_of(manifest, &found);
-        if its.is_empty() || force {
-            return Ok(());
+        match force {
+            true => Ok(()),
+            false => check_unneeded(name, manifest, &found),
         }
-        let names = its.join(" ");
-        refused(match its.len() {
-            1 => format!(
-                "{name} is the image of the container {names}; remove that first (xebec rm {names}), or use \
-                 `xebec rmi --force {name}`: then the container needs the image's registry to start again"
-            ),
-            _ => format!(
-                "{name} is the image of the containers {}; remove these first (xebec rm {names}), or use \
-                 `xebec rmi --force {name}`: then the containers need the image's registry to start again",
-                its.join(", ")
-            ),
-        })
     }
 
     /// Removes the layers of an image that no other image has.
@@ -171,18 +160,6 @@ fn users_of(manifest: Digest, views: &[ViewRecord], running: &[Record]) -> Vec<S
     its_users.collect()
 }
 
-/// The names of the containers that are started again with an image.
-fn containers_of(manifest: Digest, found: &[Container]) -> Vec<String> {
-    let manifest = manifest.to_string();
-    let is_its = |container: &&Container| {
-        let saved = container.saved.as_ref();
-        saved.and_then(|saved| saved.manifest.as_ref()) == Some(&manifest)
-    };
-    let mut names: Vec<String> = found.iter().filter(is_its).map(|one| one.name.clone()).collect();
-    names.sort();
-    names
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 mod tests {
@@ -234,33 +211,5 @@ mod tests {
         let (views, running) = ([view], [web]);
         assert_eq!(users_of(one, &views, &running), ["container web"]);
         assert_eq!(users_of(two, &views, &running), ["record (process 7)"]);
-    }
-
-    #[test]
-    fn containers_that_do_not_run_have_their_image() {
-        let top = tempfile::tempdir().unwrap();
-        let directories = xebec_container::Directories {
-            state: top.path().join("state"),
-            run: top.path().join("run"),
-        };
-        let [one, two] = ["one", "two"].map(|name| Digest::of(name.as_bytes()));
-        for (name, manifest) in [("b", Some(one)), ("a", Some(one)), ("c", Some(two)), ("d", None)] {
-            let saved = json!({
-                "version": 1, "id": "0123456789ab", "image": "r.lan/one:1", "manifest": manifest, "command": [],
-                "created_ms": 1, "started_ms": 2, "finished_ms": 3, "status": "exited", "exit_code": 0,
-                "reason": null, "oom_killed": false, "restart": "no", "restarts": 0, "pause_ms": null, "supervisor": null,
-                "labels": {}, "detached": true, "stop_signal": 0, "stop_timeout_ms": 0, "caller": null,
-            });
-            std::fs::create_dir_all(directories.state.join(name)).unwrap();
-            std::fs::write(
-                directories.state.join(name).join("container.json"),
-                saved.to_string(),
-            )
-            .unwrap();
-        }
-        let found = xebec_container::containers(&directories).unwrap().containers;
-        assert_eq!(containers_of(one, &found), ["a", "b"]);
-        assert_eq!(containers_of(two, &found), ["c"]);
-        assert!(containers_of(Digest::of(b"other"), &found).is_empty());
     }
 }

@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +16,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyper::header::{AUTHORIZATION, USER_AGENT};
 use hyper::http::request::Parts;
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use xebec_access::credentials::Credentials;
 use xebec_access::{Need, Observer, Peer, Refusal};
 use xebec_kernel::clock;
 use xebec_kernel::file::FileIdentity;
+use xebec_kernel::owner::create_new;
 
 use crate::deletion::{Gone, Thing};
 use crate::event::{Event, EventKind, Listener, cut};
@@ -330,9 +331,20 @@ fn line(mut fields: Map<String, Value>) -> String {
     line
 }
 
-/// Appends to what is there; nobody but the owner's group reads who did what.
+/// Appends to what is there; nobody but the owner's group reads who did what. A new one belongs to the owner of its directory if root makes it.
 fn open(path: &Path) -> io::Result<File> {
-    File::options().create(true).append(true).mode(0o640).open(path)
+    let append = || File::options().append(true).open(path);
+    match append() {
+        // Root, who collects, must not keep the registry from its own log.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP;
+            match create_new(path, OFlags::WRONLY | OFlags::APPEND, mode) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => append(),
+                made => made,
+            }
+        }
+        opened => opened,
+    }
 }
 
 /// An item that waits for the thread that writes.
@@ -421,5 +433,35 @@ impl Writer {
             Some(file) => file.write_all(bytes),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt as _, chown};
+
+    use super::*;
+
+    /// An administrator collects as root, and the registry runs as a user of its own.
+    #[test]
+    fn a_log_that_root_makes_belongs_to_the_owner_of_its_directory() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("audit.log");
+        if chown(top.path(), Some(65534), Some(65533)).is_err() {
+            let said = "SKIPPED: an audit log belongs to the owner of its directory: these tests are not run as root\n";
+            io::stderr().write_all(said.as_bytes()).unwrap();
+            return;
+        }
+        for line in ["one\n", "two\n"] {
+            open(&path).unwrap().write_all(line.as_bytes()).unwrap();
+        }
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!(
+            (found.uid(), found.gid(), found.mode() & 0o777),
+            (65534, 65533, 0o640)
+        );
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\n");
     }
 }

@@ -22,6 +22,7 @@ use xebec_protocol::wire::{Forgotten, ImageRequest, PullPolicy};
 use crate::facts;
 use crate::found_image::{FoundImage, parse_manifest};
 use crate::images::{Images, Report};
+use crate::needed::check_unneeded;
 
 /// An image that was made of a container.
 #[derive(Clone, Debug, Serialize)]
@@ -147,24 +148,23 @@ impl Images {
     pub fn find_committed(&self, name: &str) -> Result<Option<Committed>, Failure> {
         let committed = self.committed();
         let full = name.parse().ok().and_then(|reference| full_name(&reference));
-        let by_name = full
-            .map(|full| committed.find(&full))
-            .transpose()
-            .map_err(failure)?;
+        let by_name = full.map(|full| find_in(&committed, &full)).transpose()?;
         match by_name.flatten() {
             Some(image) => Ok(Some(image)),
-            None => committed.find(name).map_err(failure),
+            None => find_in(&committed, name),
         }
     }
 
-    /// Removes an image that was committed here by that name, or else has `forget` remove the image of that name. If a committed image was
-    /// used since, `forget` is asked for it first by its manifest: it refuses one that a container needs.
+    /// Removes an image that was committed here by that name, or else has `forget` remove the image of that name. If this host has a record
+    /// of a committed image, `forget` is asked for it first by its manifest: it refuses one that a container needs. Without a record, as
+    /// after the cache was emptied, that is seen here. With `force` it may be the image of containers that do not run.
     ///
     /// # Errors
-    /// Those of `forget`, and of the disk.
+    /// Those of `forget`, and of the disk; a container that needs the image.
     pub fn forget_committed(
         &self,
         name: &str,
+        force: bool,
         forget: &mut dyn FnMut(&str) -> Result<Forgotten, Failure>,
     ) -> Result<Forgotten, Failure> {
         let Some(image) = self.find_committed(name)? else {
@@ -182,7 +182,9 @@ impl Images {
             removed_bytes: 0,
             kept: Vec::new(),
         };
-        if is_last && self.records.get(image.manifest).is_some() {
+        if is_last && self.records.get(image.manifest).is_none() {
+            self.check_without_record(name, image.manifest, force)?;
+        } else if is_last {
             let of_cache = forget(&image.manifest.to_string())?;
             (forgotten.removed_bytes, forgotten.kept) = (of_cache.removed_bytes, of_cache.kept);
             forgotten.removed_layers = of_cache.removed_layers;
@@ -198,14 +200,31 @@ impl Images {
         Ok(forgotten)
     }
 
+    /// Refuses to remove an image without a record that a container runs, or, unless `force`, is started again with.
+    fn check_without_record(&self, name: &str, manifest: Digest, force: bool) -> Result<(), Failure> {
+        let directories = Directories {
+            state: self.paths.containers(),
+            run: self.paths.run().to_owned(),
+        };
+        let found = xebec_container::containers(&directories)
+            .map_err(|error| Failure::new(FailureKind::Host, error))?;
+        let (active, others): (Vec<Container>, Vec<Container>) =
+            found.containers.into_iter().partition(Container::is_active);
+        check_unneeded(name, manifest, &active)?;
+        match force {
+            true => Ok(()),
+            false => check_unneeded(name, manifest, &others),
+        }
+    }
+
     /// Refuses an image that is not in the repository that it is resolved by, to which something is to be attached: one that was committed
     /// here, and not pushed there.
     ///
     /// # Errors
     /// That, and a list of committed images that cannot be read.
     pub fn check_pushed(&self, found: &FoundImage) -> Result<(), Failure> {
-        let image = self.committed().find(&found.manifest_digest.to_string());
-        let Some(image) = image.map_err(failure)? else {
+        let image = find_in(&self.committed(), &found.manifest_digest.to_string())?;
+        let Some(image) = image else {
             return Ok(());
         };
         let pushed = image
@@ -257,13 +276,14 @@ impl Images {
     ) -> Result<Option<FoundImage>, Failure> {
         let committed = self.committed();
         let found = match (manifest.or(reference.digest()), full_name(reference)) {
-            (Some(manifest), _) => committed.find(&manifest.to_string()),
-            (None, Some(name)) => committed
-                .find(&name)
-                .map(|found| found.filter(|image| image.pushed.as_deref() != Some(name.as_str()))),
-            (None, None) => Ok(None),
+            (Some(manifest), _) => find_in(&committed, &manifest.to_string())?,
+            (None, Some(name)) => {
+                let found = find_in(&committed, &name)?;
+                found.filter(|image| image.pushed.as_deref() != Some(name.as_str()))
+            }
+            (None, None) => None,
         };
-        let Some(image) = found.map_err(failure)? else {
+        let Some(image) = found else {
             return Ok(None);
         };
         let found = self.found_committed(&committed, &image)?;
@@ -333,6 +353,17 @@ impl Images {
     }
 }
 
+/// The committed image of that name. A list that cannot be read keeps nobody from images that cannot be in it.
+fn find_in(committed: &CommittedImages, name: &str) -> Result<Option<Committed>, Failure> {
+    match committed.find(name) {
+        Err(error) if !committed.may_have(name) => {
+            tracing::warn!("{error}");
+            Ok(None)
+        }
+        found => found.map_err(failure),
+    }
+}
+
 /// The name that an image is committed or pushed by: with a tag, and without a digest, which nobody can choose.
 pub(crate) fn named(name: &str) -> Result<Reference, Failure> {
     let reference: Reference = name
@@ -365,3 +396,11 @@ pub(crate) fn failure(error: CommitError) -> Failure {
         None => Failure::new(FailureKind::Host, error),
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on should stop"
+)]
+mod tests;

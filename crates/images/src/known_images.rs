@@ -11,7 +11,6 @@ use xebec_oci::Manifest;
 use xebec_protocol::failure::Failure;
 use xebec_protocol::wire::CachedLayerInfo;
 
-use crate::commit::failure;
 use crate::images::Images;
 use crate::inventory::cached_layers;
 use crate::record::{ImageRecord, KeptFor, LayerRecord};
@@ -79,7 +78,12 @@ pub fn known_images(images: &Images) -> Result<Vec<KnownImage>, Failure> {
     let records = images.records().list().into_iter();
     let mut all: Vec<KnownImage> = records.map(|record| known(record, &cached)).collect();
     let committed = images.committed();
-    for image in committed.list().map_err(failure)? {
+    let listed = committed.list().unwrap_or_else(|error| {
+        // The others are listed all the same.
+        tracing::warn!("{error}");
+        Vec::new()
+    });
+    for image in listed {
         let facts = CommittedFacts {
             base: image.base.clone(),
             created: image.created.clone(),

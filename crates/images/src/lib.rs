@@ -19,7 +19,7 @@
 //! * [`origin`]: where fills get bytes from; `whole_blob_download` helps with registries that ignore ranges.
 //! * [`outages`]: tells the caller for which registry the request waits.
 //! * [`inventory`], [`known_images`], [`check`], [`proof`]: what is known and cached, and whether its bytes are right.
-//!   [`lookup`] finds an image by its name, or by the beginning of its digest.
+//!   [`lookup`] finds an image by its name, or by the beginning of its digest; [`needed`]: which containers need one.
 //!
 //! Promises: every chosen index is admitted by the policy for the image as the user named it. A layer of another repository is used
 //! only if the image's own repository shows that it has the layer. Everything that a registry sends has a limit.
@@ -45,6 +45,7 @@ pub mod inventory;
 pub mod known_images;
 pub mod lazy;
 pub mod lookup;
+pub mod needed;
 pub mod origin;
 pub mod outages;
 pub mod prepare;

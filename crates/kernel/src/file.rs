@@ -12,6 +12,16 @@ use crate::process::is_alive;
 
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
+/// For `map_err`: an error of `make`, which says what was being done to which file, and why that failed.
+pub fn during<E: Into<io::Error>, F>(
+    doing: &'static str,
+    path: &Path,
+    make: fn(&'static str, PathBuf, io::Error) -> F,
+) -> impl FnOnce(E) -> F + use<E, F> {
+    let path = path.to_owned();
+    move |error| make(doing, path, error.into())
+}
+
 /// Replaces the file at `path` with `bytes`. A reader sees the old file or the new one, after a power cut too; when
 /// this has returned, the new one.
 ///

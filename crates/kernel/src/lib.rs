@@ -10,6 +10,7 @@
 //! * [`process`]: starting a process with chosen descriptors, waiting for it, signals.
 //! * [`page_cache`]: which pages of a file are in the page cache.
 //! * [`mod@file`]: files that appear whole, and the removal of unfinished ones that a killed process left.
+//! * [`owner`]: what root makes in the directory of another user belongs to that user.
 //! * [`disk_usage`]: the size on disk of a tree that others may change.
 //! * [`remove`]: removing directories, and nothing that is mounted in them.
 //! * [`writeback`]: syncing many files to the disk together.
@@ -20,6 +21,7 @@
 //! * [`path`]: opening paths below a directory that is not trusted.
 //! * [`memory`]: locking memory, how the allocator keeps it, and protecting a process from the out-of-memory killer.
 //! * [`size`]: sizes as users write them.
+//! * [`terminal`]: text of others, as it may be shown on a terminal.
 //! * [`resolver`]: names of hosts to addresses.
 //! * [`features`]: the features of this kernel, found by trying them.
 //!
@@ -40,6 +42,7 @@ pub mod memory;
 pub mod mount;
 pub mod namespace;
 pub mod network;
+pub mod owner;
 pub mod page_cache;
 pub mod path;
 pub mod process;
@@ -47,4 +50,5 @@ pub mod random;
 pub mod remove;
 pub mod resolver;
 pub mod size;
+pub mod terminal;
 pub mod writeback;

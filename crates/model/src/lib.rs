@@ -1,6 +1,7 @@
 //! The values that go into a registry's store and come out of it.
 //!
 //! * Blobs, manifests, tags, and what is listed of them, are here at the top.
+//! * [`figures`]: sums for those who watch a store.
 //! * [`recipes`]: of deduplication: chunks, packs and recipes.
 //! * [`replicas`]: of copies on several places.
 //! * [`space`]: the room that everything takes up.
@@ -10,6 +11,7 @@
 //! May use: `names`, `objects` for digests, and `placement`; no other crate of Xebec.
 
 mod contents;
+pub mod figures;
 pub mod recipes;
 pub mod replicas;
 pub mod space;

@@ -18,13 +18,15 @@ use futures_util::stream::{self, BoxStream};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use xebec_kernel::file::sync_directory;
+use xebec_kernel::owner::{create_new, make_directories};
 use xebec_kernel::writeback;
 
 use super::buffers::Buffers;
 use super::note::{Finished, Note};
-use super::owner::{create_new, make_directories};
 use crate::digest::{Algorithm, Hasher};
 
+/// What files allow: all to their owner, and nothing to others.
+const OWN: Mode = Mode::RUSR.union(Mode::WUSR);
 /// A process that deletes an object holds it shared. A process that copies all objects holds it alone.
 const LOCK: &str = ".lock";
 /// After so many bytes a reader lets others have its thread. Hundreds that read what is in memory, and whose clients take it as fast as
@@ -175,7 +177,7 @@ impl Directory {
         let (path, directory) = (self.path(key)?, self.clone());
         blocking(move || {
             directory.make_folder(&path)?;
-            let mut file = create_new(&path, OFlags::WRONLY)?;
+            let mut file = create_new(&path, OFlags::WRONLY, OWN)?;
             let written = pieces
                 .iter()
                 .try_for_each(|piece| file.write_all(piece))
@@ -252,7 +254,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
 
 /// Opens a file, and makes it if it is missing. A link in its place is somebody else's, and is not followed.
 fn open_or_make(access: OFlags, path: &Path) -> io::Result<File> {
-    match create_new(path, access) {
+    match create_new(path, access, OWN) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             Ok(openat(CWD, path, flags, Mode::empty())?.into())

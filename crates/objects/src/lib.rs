@@ -14,14 +14,16 @@ mod config;
 mod digest;
 mod directory;
 mod engine;
+mod failure;
+pub mod files;
 mod limits;
 mod note;
-mod owner;
 mod s3;
 
 pub use self::config::ObjectsConfig;
 pub use self::digest::{Algorithm, Digest, Hasher, InvalidDigest};
 pub use self::directory::{Directory, make_directory};
 pub use self::engine::{BlobReader, Objects, Writer};
-pub use self::limits::within;
+pub use self::failure::{is_absence, worse};
+pub use self::limits::{Pace, stalled, within};
 pub use self::note::{Finished, Note, Released, new_key};

@@ -44,10 +44,15 @@ impl Pauses {
     pub(crate) fn after(&self, what: &str, failed: &Unplaced, now: u64) -> u64 {
         let mut known = self.0.lock();
         let away: BTreeSet<&PlaceName> = failed.all().filter_map(unwritable).collect();
-        let has_failed_itself = failed.all().any(|error| unwritable(error).is_none());
-        let by_itself = has_failed_itself.then(|| known.after_itself(what, now));
-        let of_places = away.into_iter().map(|place| known.after_place(place, now));
-        of_places.chain(by_itself).min().unwrap_or(now)
+        let skipped: BTreeSet<&PlaceName> = failed.all().filter_map(skipped).collect();
+        let is_of_place = |error| unwritable(error).or(self::skipped(error)).is_some();
+        let by_itself = (!failed.all().all(is_of_place)).then(|| known.after_itself(what, now));
+        let asked: Vec<u64> = away.iter().map(|place| known.after_place(place, now)).collect();
+        // One of which the pause has run out meanwhile was not asked: it is no further try.
+        let others = skipped
+            .difference(&away)
+            .map(|place| known.after_pause(place, now));
+        others.chain(asked).chain(by_itself).min().unwrap_or(now)
     }
 
     /// Something is as it should be, and was not before perhaps.
@@ -87,6 +92,14 @@ impl Known {
         now.saturating_add(pause).saturating_add(by_chance(pause))
     }
 
+    /// When a place is asked again that was passed over: at once, if its pause is over.
+    fn after_pause(&self, place: &PlaceName, now: u64) -> u64 {
+        match self.places.get(place).filter(|paused| paused.until > now) {
+            Some(paused) => paused.until.saturating_add(by_chance(pause(paused.tries))),
+            None => now,
+        }
+    }
+
     fn after_place(&mut self, place: &PlaceName, now: u64) -> u64 {
         let never = Pause { tries: 0, until: 0 };
         let paused = self.places.entry(place.clone()).or_insert(never);
@@ -95,6 +108,14 @@ impl Known {
             paused.until = now.saturating_add(pause(paused.tries));
         }
         paused.until.saturating_add(by_chance(pause(paused.tries)))
+    }
+}
+
+/// The place that an error says was passed over, since it is away.
+fn skipped(error: &StoreError) -> Option<&PlaceName> {
+    match error {
+        StoreError::Paused(place) => Some(place),
+        _ => None,
     }
 }
 
@@ -192,6 +213,29 @@ mod tests {
         assert_eq!(pauses.places(second), names(&["one", "two"]));
         assert_eq!(pauses.places(second + 9 * MINUTE), names(&["one"]));
         assert_eq!(pauses.places(second + 10 * MINUTE), names(&[]));
+    }
+
+    /// The pause of a place may run out between the look at it and the note of what came of it.
+    #[test]
+    fn a_place_that_was_passed_over_has_had_no_further_try() {
+        let pauses = Pauses::default();
+        let passed_over = || Unplaced::from(StoreError::Paused("one".parse().unwrap()));
+        let first = pauses.after("1", &away("one"), 0);
+        assert!(first >= 5 * MINUTE);
+        let still = pauses.after("2", &passed_over(), MINUTE);
+        assert!((5 * MINUTE..8 * MINUTE).contains(&still), "{still}");
+        assert_eq!(
+            pauses.after("2", &passed_over(), 6 * MINUTE),
+            6 * MINUTE,
+            "at once"
+        );
+        // The second try, and not the third one.
+        let again = pauses.after("2", &away("one"), 6 * MINUTE);
+        assert!((16 * MINUTE..=21 * MINUTE).contains(&again), "{again}");
+        // Another one that has failed has the pause of a place that was asked.
+        let both = passed_over().after(Some(away("two")));
+        let due = pauses.after("3", &both, 6 * MINUTE);
+        assert!((11 * MINUTE..=14 * MINUTE).contains(&due), "{due}");
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub enum StoreError {
         /// Why it was not, and what to do.
         source: io::Error,
     },
+    /// A place that was not asked, since it could not be used a short while ago.
+    #[error("the place {0} could not be used, and is asked again after a pause")]
+    Paused(PlaceName),
     /// The root directory, or the object store as a whole, when it is opened.
     #[error("cannot open {what}: {source}; see that it exists and that this user may write there")]
     Open {

@@ -27,14 +27,12 @@
 //! | `records` | functions over one transaction, a file for each table |
 //! | `schema` | migrations of the records, whose engines are another crate's |
 //! | `watched` | answers for those who watch, which cost something and are remembered |
-//! | `pulls` | when things were pulled, until it is written |
 //! | `config`, `error` | how it is opened, and why it fails; the other values that go in and come out are in the crate `model` |
 
 mod config;
 mod error;
 mod operations;
 mod places;
-mod pulls;
 mod records;
 mod schema;
 mod store;
@@ -50,10 +48,10 @@ pub use self::operations::{
     BackedUp, CollectOptions, Collected, Damage, Lacking, LeftOut, NamedBy, Restored, ScrubOptions, Scrubbed,
 };
 pub use self::store::{Restore, Store};
-pub use self::watched::{Sums, Transactions, Waiting};
 pub use xebec_database::{
     DatabaseConfig, DatabaseError, PostgresTls, Protection, TlsWanted, database_protection,
 };
+pub use xebec_model::figures::{Sums, Transactions, Waiting};
 pub use xebec_model::recipes::{
     ChunkDigest, DedupTask, Draft, LARGEST_PIECE, NewPack, NewRecipe, PackRecord, PackReplacement,
     RecipeRecord, Recording,

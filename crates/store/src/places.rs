@@ -100,19 +100,3 @@ impl Places {
             .is_some_and(|(at, lasting)| at.elapsed() < *lasting)
     }
 }
-
-/// Whether an error says that an object is not there, and nothing of its place.
-pub(crate) fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
-    )
-}
-
-/// The error that says more: that of a place that did not answer, where others have not the object.
-pub(crate) fn worse(first: Option<io::Error>, second: io::Error) -> io::Error {
-    match first {
-        Some(first) if !is_absence(&first) => first,
-        _ => second,
-    }
-}

@@ -1,5 +1,7 @@
 //! The store itself: its engines, opened, and what every operation needs of them.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,22 +14,24 @@ use crate::config::StoreConfig;
 use crate::database::{Database, DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
+use crate::model::figures::{Sums, Transactions, Waiting};
 use crate::places::Places;
-use crate::pulls::Pulls;
 use crate::records::garbage;
 use crate::records::garbage::Garbage;
 use crate::records::intact::main_key;
 use crate::schema::MIGRATIONS;
 use crate::space::Space;
-use crate::watched::{Lately, Remembered, Sums, Transactions, Waiting};
-use xebec_objects::{BlobReader, Objects};
+use crate::watched::{Lately, Remembered};
+use xebec_objects::{BlobReader, Objects, within};
 use xebec_placement::PlaceName;
-use xebec_sessions::{Sessions, UploadCounts};
+use xebec_sessions::{Pulls, Sessions, UploadCounts};
 
 /// The blobs, manifests, tags and uploads that a registry keeps. It is cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
+    /// Whether a read ends with an error when no place gives anything for long, although one that is left may only be slow.
+    pub(crate) gives_up: bool,
 }
 
 /// Makes the bytes of blobs that are not intact, by their recipes.
@@ -66,6 +70,8 @@ pub(crate) struct Inner {
     pub(crate) restorer: OnceLock<Arc<dyn Restore>>,
     pub(crate) reads: Mutex<Transactions>,
     pub(crate) writes: Mutex<Transactions>,
+    /// The names of objects of which a copy was found cut short or gone, while somebody looks into it.
+    pub(crate) looked_into: Mutex<BTreeSet<String>>,
 }
 
 impl Store {
@@ -113,7 +119,9 @@ impl Store {
                 restorer: OnceLock::new(),
                 reads: Mutex::default(),
                 writes: Mutex::default(),
+                looked_into: Mutex::default(),
             }),
+            gives_up: false,
         })
     }
 
@@ -127,6 +135,14 @@ impl Store {
         self.inner.restorer.set(restorer).is_ok()
     }
 
+    /// The same store for work in the background: nobody waits for what it reads, and it can be done later.
+    pub(crate) fn giving_up(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            gives_up: true,
+        }
+    }
+
     pub(crate) async fn read_records<T: Send + 'static>(
         &self,
         doing: &'static str,
@@ -134,7 +150,7 @@ impl Store {
     ) -> Result<T> {
         let begun = Instant::now();
         let result = self.inner.database.read(work).await;
-        self.inner.reads.lock().count(begun, result.is_ok());
+        self.inner.reads.lock().count(begun.elapsed(), result.is_ok());
         result.map_err(|source| StoreError::Database { doing, source })
     }
 
@@ -145,7 +161,7 @@ impl Store {
     ) -> Result<T> {
         let begun = Instant::now();
         let result = self.inner.database.write(work).await;
-        self.inner.writes.lock().count(begun, result.is_ok());
+        self.inner.writes.lock().count(begun.elapsed(), result.is_ok());
         result.map_err(|source| StoreError::Database { doing, source })
     }
 
@@ -172,11 +188,16 @@ impl Store {
                 source,
             })?;
         let is_last = !objects.writes_late() || since.saturating_add(self.grace()) < now();
-        let deleted = objects.delete(&object, progress.as_deref()).await;
-        deleted.map_err(|source| StoreError::Object {
-            doing: "delete what no blob has",
-            key: object.clone(),
-            source,
+        let delete = objects.delete(&object, progress.as_deref());
+        let deleted = self.noted(&place, within(self.place_patience(), delete).await);
+        deleted.map_err(|source| match source.kind() {
+            // Its directory or server hangs: nothing else there is deleted either.
+            ErrorKind::TimedOut => StoreError::Place { place, source },
+            _ => StoreError::Object {
+                doing: "delete what no blob has",
+                key: object.clone(),
+                source,
+            },
         })?;
         if is_last {
             self.write_records("forget a deleted object", move |tx| garbage::forget(tx, &object))

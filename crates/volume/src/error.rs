@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xebec_kernel::file::during;
+
 /// A defect of a volume, or of the request for it.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
@@ -118,11 +120,10 @@ impl VolumeError {
         doing: &'static str,
         path: &Path,
     ) -> impl FnOnce(E) -> Self + use<E> {
-        let path = path.to_owned();
-        move |source| Self::File {
+        during(doing, path, |doing, path, source| Self::File {
             doing,
             path,
-            source: source.into(),
-        }
+            source,
+        })
     }
 }

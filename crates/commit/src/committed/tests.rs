@@ -85,14 +85,7 @@ fn a_layer_stays_as_long_as_any_image_has_it() {
     let first = keep(&images, "r.example/app:1", b"one");
     keep_on(&images, "r.example/app:2", &[b"of a registry", b"one"], b"two");
     // What `--change` alone makes has no layer of its own.
-    let layer = Layer {
-        digest: Digest::of(b""),
-        size: 0,
-        diff_id: Digest::of(b""),
-        plain_size: 0,
-        entries: 0,
-        media_type: "",
-    };
+    let layer = Layer::empty();
     let layers = [b"one", b"two"].map(|layer| json!({ "digest": Digest::of(layer) }));
     let image = NewImage {
         config: b"config".to_vec(),
@@ -162,4 +155,42 @@ fn a_list_that_cannot_be_read_is_not_replaced() {
         assert!(error.contains(INDEX), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
+}
+
+#[test]
+fn of_a_damaged_list_it_is_said_what_to_do_and_which_names_may_be_in_it() {
+    let top = tempfile::tempdir().unwrap();
+    let images = CommittedImages::new(top.path().join("committed"));
+    let one = keep(&images, "r.example/app:1", b"one");
+    let path = top.path().join("committed").join(INDEX);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes.truncate(bytes.len() - 10);
+    fs::write(&path, &bytes).unwrap();
+    let error = images.find("r.example/other:1").unwrap_err();
+    assert!(matches!(error, CommitError::List { .. }), "{error}");
+    let said = error.to_string();
+    let directory = path.parent().unwrap().display().to_string();
+    assert!(said.contains(&path.display().to_string()), "{said}");
+    assert!(said.contains(&format!("or move {directory} away")), "{said}");
+    let manifest = one.manifest.to_string();
+    for (name, may_be) in [
+        ("r.example/app:1", true),
+        ("r.example/app:11", false),
+        ("r.example/other:1", false),
+        (manifest.as_str(), true),
+        (&one.manifest.hex()[..8], true),
+        (
+            "sha256:0000000000000000000000000000000000000000000000000000000000000000",
+            false,
+        ),
+        ("", false),
+    ] {
+        assert_eq!(images.may_have(name), may_be, "{name}");
+    }
+    // Nothing is changed by it, and what is moved away is there again when it comes back.
+    assert!(images.remove("r.example/app:1").is_err());
+    let aside = top.path().join("aside");
+    fs::rename(path.parent().unwrap(), &aside).unwrap();
+    assert_eq!(images.list().unwrap(), []);
+    assert!(!images.may_have("r.example/app:1"));
 }

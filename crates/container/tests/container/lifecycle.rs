@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use xebec_container::{
-    Container, ExitCode, FindError, LifecycleError, Removal, SavedStatus, Status, containers, find, remove,
-    rename, send_signal, set_paused, stop, wait,
+    Container, Directories, ExitCode, FindError, HeldLayer, LifecycleError, Removal, SavedStatus, Status,
+    cleanup_stale, containers, find, remove, rename, send_signal, set_paused, stop, wait,
 };
 use xebec_container_log::{Entry, LogRange, LogReader, Stream};
 
@@ -196,6 +197,83 @@ fn stop_asks_and_then_kills() {
     assert!(began.elapsed() >= Duration::from_millis(200));
     assert_eq!(running.finish().code, 137);
     case.assert_clean();
+}
+
+/// Where the containers are, of which a process of its own is to hold a layer.
+const HOLDS: &str = "XEBEC_TEST_HOLDS";
+
+/// No test: what a process does that [`held_by_another`] starts.
+#[test]
+fn holder_of_a_layer() {
+    let Some(state) = std::env::var_os(HOLDS) else {
+        return;
+    };
+    let run = std::env::var_os("XEBEC_TEST_RUN").unwrap();
+    let dirs = Directories {
+        state: state.into(),
+        run: run.into(),
+    };
+    let _held = HeldLayer::hold(&dirs, &find(&dirs, "web").unwrap(), true).unwrap();
+    fs::write(dirs.state.join("held"), "").unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+/// A process that holds the layer of `web`, as `xebec commit` does.
+fn held_by_another(dirs: &Directories) -> Child {
+    let mark = dirs.state.join("held");
+    let _ = fs::remove_file(&mark);
+    let holder = Command::new(std::env::current_exe().unwrap())
+        .args(["lifecycle::holder_of_a_layer", "--exact"])
+        .env(HOLDS, &dirs.state)
+        .env("XEBEC_TEST_RUN", &dirs.run)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("held", || mark.exists());
+    holder
+}
+
+fn kill(mut holder: Child) {
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[test]
+fn a_container_goes_on_when_the_commit_that_paused_it_was_killed() {
+    let mut case = case!();
+    case.set("id", "web")
+        .shell("echo ready; while :; do sleep 0.02; done");
+    let mut running = case.start();
+    running.wait_for_output("ready");
+    let dirs = case.dirs();
+    wait_until("running", || found(&case, "web").status() == Status::Running);
+    let web = found(&case, "web");
+    if let Err(LifecycleError::NoFreezer(_)) = set_paused(&web, true) {
+        println!("SKIPPED: control groups have no freezer here");
+        return;
+    }
+    set_paused(&web, false).unwrap();
+    let holder = held_by_another(&dirs);
+    assert_eq!(found(&case, "web").status(), Status::Paused, "while it is read");
+    kill(holder);
+    assert_eq!(web.status(), Status::Paused, "nobody has looked");
+    assert_eq!(found(&case, "web").status(), Status::Running, "by a command");
+    kill(held_by_another(&dirs));
+    assert_eq!(web.status(), Status::Paused);
+    cleanup_stale(&dirs).unwrap();
+    assert_eq!(web.status(), Status::Running, "by the daemon");
+    // A user's pause stays: one from before the commit, and one from after it.
+    set_paused(&web, true).unwrap();
+    kill(held_by_another(&dirs));
+    assert_eq!(found(&case, "web").status(), Status::Paused);
+    set_paused(&web, false).unwrap();
+    kill(held_by_another(&dirs));
+    set_paused(&web, false).unwrap();
+    set_paused(&web, true).unwrap();
+    assert_eq!(found(&case, "web").status(), Status::Paused);
+    set_paused(&web, false).unwrap();
+    send_signal(&web, "KILL".parse().unwrap()).unwrap();
+    assert_eq!(running.finish().code, 137);
 }
 
 #[test]

@@ -8,4 +8,5 @@
 )]
 
 mod predicting;
+mod referring;
 mod repository;

@@ -14,12 +14,13 @@ use xebec_format::runtime_image::{
     PageRun, RecordedLayer, Recording, SeenRun, Service, ServiceKey, open_segment,
 };
 use xebec_indexing::IndexingSettings;
-use xebec_oci::{Descriptor, Manifest};
+use xebec_oci::Descriptor;
 use xebec_store::{Store, Tag};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Blob, Image, ImageBuilder};
 use xebec_testkit::tar::TarBuilder;
 
+use crate::referring::referring;
 use crate::repository::{Here, name};
 
 type FilesOf<'a> = &'a [(&'a str, Vec<u8>)];
@@ -194,27 +195,12 @@ async fn recordings(
     repository: &str,
     image: &Image,
 ) -> Vec<(Digest, BTreeMap<String, String>, Recording)> {
-    let subject = image.manifest.digest.to_string().parse().unwrap();
-    let page = store
-        .referrers(&name(repository), &subject, Some(RUNTIME_IMAGE_TYPE), 10, None)
-        .await
-        .unwrap();
-    let mut recordings = Vec::new();
-    for item in page.items {
-        let manifest = store
-            .manifest(&name(repository), &item.digest)
-            .await
-            .unwrap()
-            .unwrap();
-        let manifest = Manifest::parse(&manifest.content, None).unwrap();
+    let found = referring(store, repository, image, RUNTIME_IMAGE_TYPE).await;
+    let recordings = found.into_iter().map(|(digest, annotations, manifest)| {
         let recording = Carried::read(manifest, image.manifest.digest).recording.unwrap();
-        recordings.push((
-            item.digest.to_string().parse().unwrap(),
-            item.annotations,
-            recording,
-        ));
-    }
-    recordings
+        (digest.to_string().parse().unwrap(), annotations, recording)
+    });
+    recordings.collect()
 }
 
 /// The bytes of a recording's pages, as a host opens them.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use serde_json::Value;
-use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact};
+use xebec_artifact::artifact::Artifact;
 use xebec_format::digest::Digest;
 use xebec_indexing::{Indexer, IndexingSettings};
-use xebec_oci::Manifest;
 use xebec_store::{NewManifest, RepositoryName, Store, StoreConfig, Tag};
 use xebec_testkit::image::Image;
 use xebec_upstream::Upstreams;
 use xebec_upstream::manifest::Facts;
+
+use crate::referring::listed;
 
 pub(crate) struct Here {
     pub(crate) store: Store,
@@ -105,22 +106,6 @@ impl Here {
 
     /// The artifacts that list indexes of an image.
     pub(crate) async fn listed(&self, repository: &str, image: &Image) -> Vec<Artifact> {
-        let subject = stored(image.manifest.digest);
-        let repository = name(repository);
-        let page = self
-            .store
-            .referrers(&repository, &subject, Some(ARTIFACT_TYPE), 10, None);
-        let mut artifacts = Vec::new();
-        for item in page.await.unwrap().items {
-            let manifest = self
-                .store
-                .manifest(&repository, &item.digest)
-                .await
-                .unwrap()
-                .unwrap();
-            let manifest = Manifest::parse(&manifest.content, None).unwrap();
-            artifacts.push(Artifact::decode(manifest, image.manifest.digest).unwrap());
-        }
-        artifacts
+        listed(&self.store, repository, image).await
     }
 }

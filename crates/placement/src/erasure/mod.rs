@@ -5,7 +5,9 @@
 //! the other units of the stripes that are read, not all of the object.
 
 mod layout;
+mod object;
 mod stripe;
 
 pub use layout::{Layout, UNIT, Unit};
+pub use object::{Cutter, decode_stripes};
 pub use stripe::{NotEnough, decode_stripe, encode_stripe};

@@ -31,6 +31,7 @@ pub(crate) fn of(doing: &str, error: &StoreError) -> ApiError {
         // It may answer again in a moment: clients try again.
         StoreError::Database { .. }
         | StoreError::Place { .. }
+        | StoreError::Paused(_)
         | StoreError::Object { .. }
         | StoreError::System { .. } => {
             tracing::error!("{doing}: {error}");

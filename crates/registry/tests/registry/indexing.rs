@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use xebec_artifact::artifact::{ARTIFACT_TYPE, Artifact};
+use xebec_artifact::artifact::ARTIFACT_TYPE;
 use xebec_format::layer::LayerIndex;
 use xebec_indexing::{Indexer, IndexingSettings};
-use xebec_oci::Manifest;
-use xebec_store::{DatabaseConfig, RepositoryName, Store, Tag};
+use xebec_store::{DatabaseConfig, RepositoryName, Tag};
 use xebec_testkit::compression::Compression;
 use xebec_testkit::image::{Blob, Image, ImageBuilder};
 use xebec_testkit::registry::FaultyRegistry;
@@ -16,6 +15,7 @@ use xebec_testkit::tar::TarBuilder;
 use xebec_upstream::{UpstreamSettings, Upstreams};
 
 use crate::images;
+pub(crate) use crate::referring::listed;
 use crate::running::{Running, artifact};
 
 pub(crate) fn indexer(registry: &Running, settings: &IndexingSettings) -> Indexer {
@@ -51,26 +51,6 @@ pub(crate) async fn push(registry: &Running, repository: &str, tag: &str, image:
 
 pub(crate) fn name(text: &str) -> RepositoryName {
     text.parse().unwrap()
-}
-
-/// The artifacts that list indexes of an image, as the store has them.
-pub(crate) async fn listed(store: &Store, repository: &str, image: &Image) -> Vec<Artifact> {
-    let subject = image.manifest.digest.to_string().parse().unwrap();
-    let page = store
-        .referrers(&name(repository), &subject, Some(ARTIFACT_TYPE), 10, None)
-        .await
-        .unwrap();
-    let mut artifacts = Vec::new();
-    for item in page.items {
-        let manifest = store
-            .manifest(&name(repository), &item.digest)
-            .await
-            .unwrap()
-            .unwrap();
-        let manifest = Manifest::parse(&manifest.content, None).unwrap();
-        artifacts.push(Artifact::decode(manifest, image.manifest.digest).unwrap());
-    }
-    artifacts
 }
 
 pub(crate) async fn blob(registry: &Running, repository: &str, digest: impl std::fmt::Display) -> Vec<u8> {

@@ -27,6 +27,8 @@ mod moving;
 mod pages;
 mod protected;
 mod redirects;
+#[path = "../../../indexing/tests/indexing/referring.rs"]
+mod referring;
 mod running;
 mod small_disk;
 mod starts;

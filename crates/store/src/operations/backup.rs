@@ -10,9 +10,10 @@ use std::io;
 use std::path::Path;
 
 use xebec_kernel::file::sync_directory;
+use xebec_objects::files::remove;
 use xebec_objects::{Directory, make_directory};
 
-use super::backup_copying::{blocking, failed, remove};
+use super::backup_copying::{blocking, failed};
 use super::backup_objects::{BackedUp, Copier, of_records};
 use crate::database::{Database, Sqlite, Transaction};
 use crate::error::{Result, StoreError};

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 
 use futures_util::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
-use xebec_kernel::file::sync_directory;
-use xebec_objects::{Digest, Directory, Hasher, make_directory};
+use xebec_objects::files::{give_name, hash, link_or_copy, remove};
+use xebec_objects::{Digest, Directory, Hasher, is_absence};
 
 use super::reading::Source;
 use crate::error::{Result, StoreError};
-use crate::places::is_absence;
 use crate::records::objects::Object;
 use crate::store::Store;
 
@@ -30,45 +29,20 @@ pub(super) async fn blocking<T: Send + 'static>(
     })?
 }
 
-/// It need not be there.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Links a file to `to`, or copies it to `copy` where that cannot be; whether it was copied. A link is whole at once, and a copy is not.
-pub(super) fn link_or_copy(from: &Path, to: &Path, copy: &Path) -> io::Result<bool> {
-    to.parent().map_or(Ok(()), make_directory)?;
-    remove(to)?;
-    let is_copied = match fs::hard_link(from, to) {
-        Ok(()) => false,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(error),
-        // On another file system, or one without links.
-        Err(_) => {
-            remove(copy)?;
-            fs::copy(from, copy)?;
-            fs::File::open(copy)?.sync_all()?;
-            true
+/// Whether a copy has wrong bytes since the store has, or since the disk of the backup gives back others than it took.
+fn blame(from: &Path, to: &Path, wanted: &Digest) -> Result<Tried> {
+    Ok(match hash(from, wanted) {
+        Ok(found) if found == *wanted => {
+            let error = "it gives back other bytes than were written to it; take the backup on another disk";
+            return Err(failed("write", to)(io::Error::new(
+                io::ErrorKind::InvalidData,
+                error,
+            )));
         }
-    };
-    to.parent().map_or(Ok(()), sync_directory)?;
-    Ok(is_copied)
-}
-
-/// Gives a copy the name of its object, now that its bytes are right and durable.
-fn give_name(copy: &Path, to: &Path) -> io::Result<()> {
-    to.parent().map_or(Ok(()), make_directory)?;
-    fs::rename(copy, to)?;
-    to.parent().map_or(Ok(()), sync_directory)
-}
-
-/// The digest of a file, by the algorithm of the one that it should have.
-pub(super) fn hash(path: &Path, wanted: &Digest) -> io::Result<Digest> {
-    let mut hasher = Hasher::new(wanted.algorithm());
-    hasher.read(fs::File::open(path)?)?;
-    Ok(hasher.finish())
+        Ok(_) => Tried::Damaged,
+        Err(error) if is_absence(&error) => Tried::Damaged,
+        Err(error) => Tried::Unread(error.to_string()),
+    })
 }
 
 /// What came of one source of an object.
@@ -110,7 +84,7 @@ impl Copying<'_> {
             });
             let tried = match taken {
                 Ok((is_copied, true)) => return Ok(Tried::Taken(is_copied)),
-                Ok((_, false)) => Tried::Damaged,
+                Ok((_, false)) => blame(&from, &to, &wanted)?,
                 // It is gone here, and not the directory of the backup.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => Tried::Damaged,
                 // Either it cannot be read here, or it cannot be written there.
@@ -182,4 +156,27 @@ impl Copying<'_> {
 fn is_lost(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
     matches!(inner, Some(StoreError::Lost(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use xebec_objects::Algorithm;
+
+    use super::*;
+
+    /// A disk that gives back other bytes than it took is the backup's, and not the store's.
+    #[test]
+    fn a_copy_with_wrong_bytes_is_blamed_on_the_disk_that_has_them() {
+        let top = tempfile::tempdir().unwrap();
+        let (from, to) = (top.path().join("from"), top.path().join("to"));
+        let wanted = Digest::of(Algorithm::Sha256, b"right");
+        fs::write(&from, b"right").unwrap();
+        let error = blame(&from, &to, &wanted).err().unwrap().to_string();
+        assert!(error.contains(&to.display().to_string()), "{error}");
+        assert!(!error.contains(&from.display().to_string()), "{error}");
+        fs::write(&from, b"wrong").unwrap();
+        assert!(matches!(blame(&from, &to, &wanted), Ok(Tried::Damaged)));
+        fs::remove_file(&from).unwrap();
+        assert!(matches!(blame(&from, &to, &wanted), Ok(Tried::Damaged)));
+    }
 }

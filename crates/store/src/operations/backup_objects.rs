@@ -156,7 +156,9 @@ impl<'a> Copier<'a> {
         let is_taken = self.take_named(&object.key, object, to, &mut sought).await?
             || self.take_otherwise(kind, object, to, &mut sought).await?;
         if sought.is_main_damaged || (!is_taken && sought.away.is_none()) {
-            self.note_damage(kind, object).await?;
+            if let Some(owner) = self.owner(kind, object).await? {
+                self.store.note_damage(owner, &object.key).await?;
+            }
         }
         if !is_taken {
             self.put_down(Lacking {
@@ -311,30 +313,6 @@ impl<'a> Copier<'a> {
         let name = object.key.clone();
         let owner = self.records.read(move |tx| objects::owner(tx, kind, &name));
         owner.await.map_err(of_records)
-    }
-
-    /// Notes what a reader would that finds wrong bytes, or none: another copy mends the object, or what it is of counts as damaged.
-    async fn note_damage(&self, kind: Kind, object: &Object) -> Result<()> {
-        match self.owner(kind, object).await? {
-            Some(Owner::Blob(digest)) => {
-                let blob = self.store.any_blob(&digest).await?;
-                let is_same = |blob: &Blob| blob.object.as_ref() == Some(&object.key);
-                if let Some(blob) = blob.filter(is_same) {
-                    self.store.note_lost(&blob).await?;
-                }
-            }
-            Some(Owner::Pack(key)) => {
-                self.store.note_pack_damaged(key).await?;
-            }
-            Some(Owner::Recipe(digest)) => {
-                let recipe = self.store.recipe(&digest).await?;
-                if let Some(recipe) = recipe.filter(|recipe| recipe.object == object.key) {
-                    self.store.note_recipe_damaged(&recipe).await?;
-                }
-            }
-            None => {}
-        }
-        Ok(())
     }
 
     /// Puts down that the backup lacks something.

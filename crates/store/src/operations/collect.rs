@@ -3,6 +3,7 @@
 //! See docs/formats/store.md for the protocol, and `crates/model/tests/protocol` for its proof.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 
 use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
@@ -11,7 +12,7 @@ use crate::records::garbage::Garbage;
 use crate::records::garbage::{self, Link};
 use crate::records::{blobs, drafts, repositories, uploads};
 use crate::store::{Store, milliseconds, now};
-use xebec_objects::Digest;
+use xebec_objects::{Digest, within};
 
 /// So many records are looked at in one transaction: no push waits for more.
 const STEP: usize = 256;
@@ -107,7 +108,7 @@ impl Store {
     async fn end_abandoned_uploads(&self, options: &CollectOptions, collected: &mut Collected) -> Result<()> {
         let timeout = milliseconds(self.inner.config.upload_timeout);
         let before = now().saturating_sub(timeout);
-        let mut after = None;
+        let (mut after, mut is_silent) = (None, false);
         loop {
             let from = after.take();
             let abandoned = self
@@ -118,12 +119,17 @@ impl Store {
             // A request may wait for its client longer than the whole time.
             let is_held = |id: &UploadId| self.inner.sessions.is_held(id);
             for (id, record) in abandoned.iter().filter(|(id, _)| !is_held(id)) {
-                let size = self
-                    .inner
-                    .objects
-                    .uploaded(&record.object, record.size)
-                    .await
-                    .unwrap_or(record.size);
+                let size = match is_silent {
+                    true => record.size,
+                    false => {
+                        let look = self.inner.objects.uploaded(&record.object, record.size);
+                        let found = within(self.place_patience(), look).await;
+                        is_silent = found
+                            .as_ref()
+                            .is_err_and(|error| error.kind() == ErrorKind::TimedOut);
+                        found.unwrap_or(record.size)
+                    }
+                };
                 collected.uploads += 1;
                 collected.upload_bytes += size;
                 if !options.dry_run {

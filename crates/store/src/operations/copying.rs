@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use xebec_objects::{Finished, Hasher, Note, Objects, Writer, new_key, within};
-use xebec_placement::erasure::{Layout, encode_stripe};
+use xebec_placement::erasure::{Cutter, Layout};
 use xebec_placement::{Code, PlaceName};
 
 use super::reading::Source;
@@ -171,14 +171,21 @@ impl Store {
 
     /// Passes all bytes of an object on to all that are being written, and compares them with its digest.
     async fn pass_on(&self, held: &Held, source: &Source, writings: &mut [Writing]) -> Result<(), PassedOn> {
-        let not_read = |error| PassedOn::NotRead(failed("read an object to copy it", &held.name, error));
+        let not_read = |error: io::Error| match source.place() {
+            // Its place is away, for others, too.
+            Some(place) if error.kind() == io::ErrorKind::TimedOut => PassedOn::NotRead(at(&place, error)),
+            _ => PassedOn::NotRead(failed("read an object to copy it", &held.name, error)),
+        };
         let mut pieces = self.read_source(source, 0..held.size).await.map_err(not_read)?;
         let mut hasher = Hasher::new(held.checksum.algorithm());
         let mut cutters: Vec<Cutter> = writings
             .iter()
-            .filter_map(|writing| Cutter::of(writing, held.size))
+            .filter_map(|writing| match writing.part {
+                Part::Whole => None,
+                Part::Shard { code, .. } => Some(Cutter::new(code, held.size)),
+            })
             .collect();
-        cutters.dedup_by_key(|cutter| cutter.layout.code());
+        cutters.dedup_by_key(|cutter| cutter.code());
         let (mut batch, mut length) = (Vec::new(), 0);
         while let Some(piece) = pieces.next().await.transpose().map_err(not_read)? {
             hasher.update(&piece);
@@ -217,9 +224,15 @@ impl Store {
         cutters: &mut [Cutter],
         writings: &mut [Writing],
     ) -> Result<()> {
+        let bytes_of = |shard: Vec<Vec<u8>>| shard.into_iter().map(Bytes::from).collect();
         let units: Vec<(Code, Vec<Vec<Bytes>>)> = cutters
             .iter_mut()
-            .map(|cutter| (cutter.layout.code(), cutter.cut(batch)))
+            .map(|cutter| {
+                (
+                    cutter.code(),
+                    cutter.cut(batch).into_iter().map(bytes_of).collect(),
+                )
+            })
             .collect();
         for writing in writings {
             let pieces = match writing.part {
@@ -339,49 +352,5 @@ pub(super) fn failed(doing: &'static str, key: &str, source: io::Error) -> Store
         doing,
         key: key.to_owned(),
         source,
-    }
-}
-
-/// Cuts the bytes of an object into units of a code, as they come.
-struct Cutter {
-    layout: Layout,
-    stripe: u64,
-    waiting: Vec<u8>,
-}
-
-impl Cutter {
-    fn of(writing: &Writing, size: u64) -> Option<Self> {
-        match writing.part {
-            Part::Whole => None,
-            Part::Shard { code, .. } => Some(Self {
-                layout: Layout::new(code, size),
-                stripe: 0,
-                waiting: Vec::new(),
-            }),
-        }
-    }
-
-    /// The next bytes of each shard.
-    fn cut(&mut self, batch: &[Bytes]) -> Vec<Vec<Bytes>> {
-        batch
-            .iter()
-            .for_each(|piece| self.waiting.extend_from_slice(piece));
-        let code = self.layout.code();
-        let mut shards = vec![Vec::new(); usize::from(code.shards())];
-        let mut done = 0_usize;
-        while self.stripe < self.layout.stripes() {
-            let of_object = self.layout.of_object(self.stripe);
-            let length = usize::try_from(of_object.end - of_object.start).unwrap_or(usize::MAX);
-            let Some(stripe) = self.waiting.get(done..done.saturating_add(length)) else {
-                break;
-            };
-            for (shard, unit) in shards.iter_mut().zip(encode_stripe(code, stripe)) {
-                shard.push(Bytes::from(unit));
-            }
-            done += length;
-            self.stripe += 1;
-        }
-        self.waiting.drain(..done);
-        shards
     }
 }

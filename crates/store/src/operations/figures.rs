@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::database::{DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
+use crate::model::figures::{Sums, Transactions, Waiting};
 use crate::name::RepositoryName;
 use crate::records::{blobs, dedup, figures, repositories};
 use crate::space::{RepositorySpace, Space};
 use crate::store::Store;
-use crate::watched::{Sums, Transactions, Waiting};
 
 /// Sums over all records are read again after this time, and no sooner.
 const SUMS: Duration = Duration::from_secs(300);

@@ -121,7 +121,10 @@ impl Store {
         let recipe = self.recipe(&blob.digest).await?;
         let recipe = recipe.filter(|recipe| !recipe.is_damaged);
         let is_exact = match (self.inner.restorer.get(), recipe) {
-            (Some(restorer), Some(_)) => restorer.is_exact(self, &apart).await.unwrap_or(false),
+            (Some(restorer), Some(_)) => restorer
+                .is_exact(&self.giving_up(), &apart)
+                .await
+                .unwrap_or(false),
             _ => false,
         };
         Ok(is_exact && self.give_up_intact(blob).await?)

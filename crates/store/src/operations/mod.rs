@@ -1,5 +1,6 @@
 //! The operations of a store, by subject.
 
+mod absences;
 mod adopt;
 mod backup;
 mod backup_copying;

@@ -290,7 +290,7 @@ impl Store {
             object: None,
             ..found
         };
-        let is_exact = restorer.is_exact(self, &apart).await?;
+        let is_exact = restorer.is_exact(&self.giving_up(), &apart).await?;
         if !is_exact {
             self.note_recipe_damaged(&recipe).await?;
         }

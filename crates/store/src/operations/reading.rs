@@ -6,15 +6,14 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use xebec_objects::{BlobReader, Objects, new_key, within};
+use futures_util::{StreamExt as _, stream};
+use xebec_objects::{BlobReader, Objects, is_absence, new_key, within, worse};
 use xebec_placement::PlaceName;
 
-use super::reading_on::{self, Opened};
 use super::shards::{self, Shards};
 use crate::error::StoreError;
 use crate::model::Blob;
-use crate::places::{MARK, Place, is_absence, worse};
+use crate::places::{MARK, Place};
 use crate::records::intact::main_key;
 use crate::records::replicas;
 use crate::replicas::{Part, Replica};
@@ -24,6 +23,7 @@ use crate::store::{Store, now};
 const LONGEST_MARK: u64 = 256;
 
 /// Where all of an object may be read.
+#[derive(Clone)]
 pub(super) enum Source {
     /// On the main place, under this key.
     Main(String),
@@ -35,7 +35,7 @@ pub(super) enum Source {
 
 impl Source {
     /// What no other copy of the same object is called: its key, or those of its shards.
-    fn copy(&self) -> String {
+    pub(super) fn copy(&self) -> String {
         match self {
             Self::Main(key) => key.clone(),
             Self::Replica(replica) => replica.key.clone(),
@@ -44,6 +44,24 @@ impl Source {
                 keys.join(",")
             }
             Self::Restored(blob) => blob.digest.to_string(),
+        }
+    }
+
+    /// The place that has all of it.
+    pub(super) fn place(&self) -> Option<PlaceName> {
+        match self {
+            Self::Main(_) => Some(PlaceName::main()),
+            Self::Replica(replica) => Some(replica.place.clone()),
+            Self::Shards(_) | Self::Restored(_) => None,
+        }
+    }
+
+    /// Has somebody look into it if a reader found it cut short or gone. Of shards, their reader says which.
+    pub(super) fn look_into(&self, store: &Store, name: &str, error: &io::Error) {
+        match self {
+            Self::Main(_) => store.look_into_soon(name, None, error),
+            Self::Replica(replica) => store.look_into_soon(name, Some(replica), error),
+            Self::Shards(_) | Self::Restored(_) => {}
         }
     }
 
@@ -66,84 +84,29 @@ impl Source {
     }
 }
 
+/// Pieces of one place. It is noted as away when it gives none for as long as a place is waited for, or fails; its error comes as it is then.
+fn watched(store: Store, place: PlaceName, pieces: BlobReader) -> BlobReader {
+    BlobReader::new(stream::try_unfold(
+        (store, place, pieces),
+        |(store, place, mut pieces)| async move {
+            let next = async { pieces.next().await.transpose() };
+            let next = within(store.place_patience(), next).await;
+            let piece = store.noted(&place, next)?;
+            Ok(piece.map(|piece| (piece, (store, place, pieces))))
+        },
+    ))
+}
+
 impl Store {
-    /// Reads a range of an object, which has these bytes. A copy that breaks off is followed by the next one.
-    ///
-    /// # Errors
-    /// `NotFound` if it is nowhere. Otherwise that of the first place that did not answer.
-    pub(crate) async fn read_named(&self, name: &str, range: Range<u64>) -> io::Result<BlobReader> {
-        let opened = self.open_named(name, range.clone(), &BTreeSet::new()).await?;
-        Ok(match self.inner.places.is_empty() {
-            true => opened.pieces,
-            false => reading_on::going_on(self.clone(), name, range, opened),
-        })
-    }
-
-    /// Begins to read a copy that is not one of these.
-    pub(super) async fn open_named(
-        &self,
-        name: &str,
-        range: Range<u64>,
-        but: &BTreeSet<String>,
-    ) -> io::Result<Opened> {
-        let main = PlaceName::main();
-        let key = main_key(name).filter(|key| !but.contains(*key));
-        let later = key.is_some() && self.inner.places.is_avoided(&main);
-        let mut failed: Option<io::Error> = None;
-        if let Some(key) = key.filter(|_| !later) {
-            match self.open_copy(Source::Main(key.to_owned()), range.clone()).await {
-                Ok(opened) => return Ok(opened),
-                Err(error) => failed = Some(error),
-            }
+    /// The best copy of an object that is not one of these; none if there is no other. The records are asked only when the main place is not the best.
+    pub(super) async fn next_copy(&self, name: &str, but: &BTreeSet<String>) -> io::Result<Option<Source>> {
+        let main = main_key(name).filter(|key| !but.contains(*key));
+        let main = main.map(|key| Source::Main(key.to_owned()));
+        if main.is_some() && !self.inner.places.is_avoided(&PlaceName::main()) {
+            return Ok(main);
         }
-        match self.open_replica(name, range.clone(), but).await {
-            Ok(Some(opened)) => return Ok(opened),
-            Ok(None) => {}
-            Err(error) => failed = Some(worse(failed, error)),
-        }
-        match key.filter(|_| later) {
-            // It may be on a place that does not answer, and not here.
-            Some(key) => self
-                .open_copy(Source::Main(key.to_owned()), range)
-                .await
-                .map_err(|error| worse(failed, error)),
-            None => Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into())),
-        }
-    }
-
-    async fn open_copy(&self, source: Source, range: Range<u64>) -> io::Result<Opened> {
-        let pieces = self.read_source(&source, range).await?;
-        let copy = source.copy();
-        Ok(Opened { copy, pieces })
-    }
-
-    /// Where there are no other places, nobody can do more than wait.
-    async fn read_main(&self, key: &str, range: Range<u64>) -> io::Result<BlobReader> {
-        let read = self.inner.objects.read(key, range);
-        if self.inner.places.is_empty() {
-            return read.await;
-        }
-        let main = PlaceName::main();
-        let pieces = self.noted(&main, within(self.place_patience(), read).await)?;
-        Ok(reading_on::watched(self.clone(), main, pieces))
-    }
-
-    /// Begins to read one of an object's replicas; none if it has none that would do.
-    async fn open_replica(
-        &self,
-        name: &str,
-        range: Range<u64>,
-        but: &BTreeSet<String>,
-    ) -> io::Result<Option<Opened>> {
-        let mut failed = None;
-        let sources = self.other_sources(name).await?.into_iter();
-        for source in sources.filter(|source| !but.contains(&source.copy())) {
-            match self.open_copy(source, range.clone()).await {
-                Ok(opened) => return Ok(Some(opened)),
-                Err(error) => failed = Some(worse(failed, error)),
-            }
-        }
-        failed.map_or(Ok(None), Err)
+        let mut others = self.other_sources(name).await?.into_iter();
+        Ok(others.find(|source| !but.contains(&source.copy())).or(main))
     }
 
     /// Where all of an object may be read, beside the main place: the best first.
@@ -157,16 +120,31 @@ impl Store {
         Ok(sources)
     }
 
-    /// Reads a range of an object from there.
+    /// Reads a range of an object from there. A place that gives nothing for long is given up.
     pub(super) async fn read_source(&self, source: &Source, range: Range<u64>) -> io::Result<BlobReader> {
         match source {
-            Source::Main(key) => self.read_main(key, range).await,
+            Source::Main(key) => self.read_at(&PlaceName::main(), key, range).await,
             Source::Replica(replica) => self.read_replica(replica, range).await,
             Source::Shards(shards) => self.read_shards(shards, range).await,
             Source::Restored(blob) => match self.inner.restorer.get() {
-                Some(restorer) => restorer.read(self, blob, range).await.map_err(io::Error::other),
+                Some(restorer) => {
+                    let read = restorer.read(&self.giving_up(), blob, range);
+                    read.await.map_err(io::Error::other)
+                }
                 None => Err(io::Error::other(StoreError::NoRestorer(blob.digest.clone()))),
             },
+        }
+    }
+
+    /// The same, but of one place: that is waited for.
+    pub(super) async fn begin_source(&self, source: &Source, range: Range<u64>) -> io::Result<BlobReader> {
+        match source {
+            Source::Main(key) => self.inner.objects.read(key, range).await,
+            Source::Replica(replica) => {
+                let objects = self.objects_of(&replica.place).await?;
+                objects.read(&replica.key, range).await
+            }
+            Source::Shards(_) | Source::Restored(_) => self.read_source(source, range).await,
         }
     }
 
@@ -184,20 +162,33 @@ impl Store {
 
     /// Reads a range of a replica.
     pub(super) async fn read_replica(&self, replica: &Replica, range: Range<u64>) -> io::Result<BlobReader> {
-        let read = async {
-            let objects = self.objects_of(&replica.place).await?;
-            objects.read(&replica.key, range).await
-        };
-        let pieces = self.noted(&replica.place, within(self.place_patience(), read).await)?;
-        Ok(reading_on::watched(self.clone(), replica.place.clone(), pieces))
+        self.read_at(&replica.place, &replica.key, range).await
     }
 
-    fn place_patience(&self) -> Duration {
+    /// Reads a range of an object on a place, which is given up if it gives nothing for long.
+    pub(super) async fn read_at(
+        &self,
+        place: &PlaceName,
+        key: &str,
+        range: Range<u64>,
+    ) -> io::Result<BlobReader> {
+        let read = async { self.objects_of(place).await?.read(key, range).await };
+        let pieces = self.noted(place, within(self.place_patience(), read).await)?;
+        Ok(watched(self.clone(), place.clone(), pieces))
+    }
+
+    /// How many bytes an object has on a place, which is given up in the same way; none if it is not there.
+    pub(super) async fn size_at(&self, place: &PlaceName, key: &str) -> io::Result<Option<u64>> {
+        let look = async { self.objects_of(place).await?.size(key).await };
+        self.noted(place, within(self.place_patience(), look).await)
+    }
+
+    pub(crate) fn place_patience(&self) -> Duration {
         self.inner.config.place_patience
     }
 
     /// Notes of a place whether it has answered.
-    pub(super) fn noted<T>(&self, place: &PlaceName, answer: io::Result<T>) -> io::Result<T> {
+    pub(crate) fn noted<T>(&self, place: &PlaceName, answer: io::Result<T>) -> io::Result<T> {
         if answer.as_ref().is_err_and(|error| !is_absence(error)) && !self.inner.places.is_empty() {
             self.inner.places.note_failure(place);
         }
@@ -213,18 +204,18 @@ impl Store {
             Some(first) => Some(Ok(first?)),
             None => None,
         };
-        Ok(BlobReader::new(futures_util::stream::iter(first).chain(pieces)))
+        Ok(BlobReader::new(stream::iter(first).chain(pieces)))
     }
 
     /// Whether an object of so many bytes is on the main place, or on others: whole, or in enough shards. The bytes are not read. Places are asked in the order
     /// in which they are read.
     pub(crate) async fn is_somewhere(&self, name: &str, size: u64) -> io::Result<bool> {
-        let main = PlaceName::main();
         let key = main_key(name);
-        let later = key.is_some() && self.inner.places.is_avoided(&main);
+        let is_alone = self.inner.places.is_empty();
+        let later = key.is_some() && self.inner.places.is_avoided(&PlaceName::main());
         let mut failed = None;
         if let Some(key) = key.filter(|_| !later) {
-            match self.is_on_main(key, size).await {
+            match self.is_on_main(key, size, is_alone).await {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 Err(error) => failed = Some(error),
@@ -232,6 +223,12 @@ impl Store {
         }
         let mut replicas = self.replicas_of(name).await?;
         replicas.sort_by_key(|replica| self.inner.places.is_avoided(&replica.place));
+        // Main is asked once more if it has given nothing for long and nobody else has it.
+        let is_slow = failed
+            .as_ref()
+            .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut);
+        let is_last = replicas.is_empty();
+        let later = later || (is_slow && is_last);
         let mut there = Vec::new();
         for replica in replicas {
             match self.is_replica_there(&replica).await {
@@ -245,7 +242,7 @@ impl Store {
             }
         }
         match key.filter(|_| later) {
-            Some(key) => match self.is_on_main(key, size).await {
+            Some(key) => match self.is_on_main(key, size, is_last).await {
                 Ok(false) => failed.map_or(Ok(false), Err),
                 found => found.map_err(|error| worse(failed, error)),
             },
@@ -253,23 +250,18 @@ impl Store {
         }
     }
 
-    async fn is_on_main(&self, key: &str, size: u64) -> io::Result<bool> {
-        let look = self.inner.objects.size(key);
-        let found = match self.inner.places.is_empty() {
-            true => look.await,
-            false => within(self.place_patience(), look).await,
+    /// Where nobody else has it, nobody can do more than wait.
+    async fn is_on_main(&self, key: &str, size: u64, waits: bool) -> io::Result<bool> {
+        let found = match waits && !self.gives_up {
+            true => self.inner.objects.size(key).await,
+            false => self.size_at(&PlaceName::main(), key).await,
         };
-        Ok(self.noted(&PlaceName::main(), found)? == Some(size))
+        Ok(found? == Some(size))
     }
 
     /// Whether a replica is there and has as many bytes as its record says.
     pub(super) async fn is_replica_there(&self, replica: &Replica) -> io::Result<bool> {
-        let look = async {
-            let objects = self.objects_of(&replica.place).await?;
-            objects.size(&replica.key).await
-        };
-        let found = self.noted(&replica.place, within(self.place_patience(), look).await)?;
-        Ok(found == Some(replica.size))
+        Ok(self.size_at(&replica.place, &replica.key).await? == Some(replica.size))
     }
 
     /// The objects of a place that is known to be the right one.

@@ -11,14 +11,11 @@ use xebec_placement::{PlaceName, Placement};
 
 use super::copying::{at, failed, wrong_bytes};
 use super::reading::Source;
-use crate::error::{Result, Unplaced};
+use crate::error::{Result, StoreError, Unplaced};
 use crate::records::intact::main_key;
 use crate::records::replicas;
 use crate::replicas::{Held, Part, Placed, Replica};
 use crate::store::{Store, now};
-
-/// Of a place that is not asked.
-const PAUSES: &str = "it could not be written, and is asked again after a pause";
 
 impl Store {
     /// Has an object where it is to be, and nowhere else: makes what is missing, then drops what nobody wants. An object that is wanted nowhere stays where it
@@ -47,6 +44,7 @@ impl Store {
         }
         let mut held = held.clone();
         let main = Placement::At(PlaceName::main());
+        pass_over_main(&held, wanted, away)?;
         if wanted.contains(&main) && !self.is_home(&held).await? {
             let Some(home) = self.bring_home(&held).await? else {
                 return Ok(placed);
@@ -58,7 +56,7 @@ impl Store {
         let (mut kept, mut failure) = (BTreeSet::new(), None::<Unplaced>);
         for placement in wanted.iter().filter(|placement| **placement != main) {
             let replicated = match placement.places().iter().find(|place| away.contains(place)) {
-                Some(place) => Err(at(place, io::Error::other(PAUSES))),
+                Some(place) => Err(StoreError::Paused(place.clone())),
                 None => self.replicate(&held, placement, &mut placed).await,
             };
             match replicated {
@@ -113,7 +111,7 @@ impl Store {
         for replica in found.iter().filter(|replica| kept.contains(&replica.key)) {
             let bytes = self.read_replica(replica, 0..replica.size).await;
             let digest = match bytes {
-                Ok(bytes) => digest_of(bytes).await,
+                Ok(bytes) => digest_of(bytes, replica.checksum.algorithm()).await,
                 Err(error) => Err(error),
             };
             match digest {
@@ -149,10 +147,15 @@ impl Store {
     /// Reads an object on the main place again before its replicas go.
     async fn prove_home(&self, held: &Held) -> Result<()> {
         let key = main_key(&held.name).unwrap_or_default();
-        let found = self.digest_of(key, held.size, held.checksum.algorithm()).await?;
-        match found == held.checksum {
-            true => Ok(()),
-            false => Err(at(&PlaceName::main(), wrong_bytes(key))),
+        let main = PlaceName::main();
+        let found = match self.read_at(&main, key, 0..held.size).await {
+            Ok(bytes) => digest_of(bytes, held.checksum.algorithm()).await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(found) if found == held.checksum => Ok(()),
+            Ok(_) => Err(at(&main, wrong_bytes(key))),
+            Err(source) => Err(at(&main, source)),
         }
     }
 
@@ -161,8 +164,8 @@ impl Store {
         let Some(key) = main_key(&held.name) else {
             return Ok(false);
         };
-        let found = self.inner.objects.size(key).await;
-        let found = found.map_err(|source| failed("look for an object", key, source))?;
+        let (main, found) = (PlaceName::main(), self.size_at(&PlaceName::main(), key).await);
+        let found = found.map_err(|source| at(&main, source))?;
         Ok(found == Some(held.size))
     }
 
@@ -377,8 +380,22 @@ impl Store {
     }
 }
 
-async fn digest_of(mut pieces: BlobReader) -> io::Result<Digest> {
-    let mut hasher = Hasher::new(Algorithm::Sha256);
+/// An error if the main place is not to be asked, and would have to be.
+fn pass_over_main(
+    held: &Held,
+    wanted: &BTreeSet<Placement>,
+    away: &BTreeSet<PlaceName>,
+) -> Result<(), StoreError> {
+    let main = PlaceName::main();
+    let is_needed = main_key(&held.name).is_some() || wanted.contains(&Placement::At(main.clone()));
+    match is_needed && away.contains(&main) {
+        true => Err(StoreError::Paused(main)),
+        false => Ok(()),
+    }
+}
+
+async fn digest_of(mut pieces: BlobReader, algorithm: Algorithm) -> io::Result<Digest> {
+    let mut hasher = Hasher::new(algorithm);
     while let Some(piece) = pieces.next().await {
         hasher.update(&piece?);
     }

@@ -10,9 +10,10 @@ use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 
 use xebec_kernel::file::sync_directory;
+use xebec_kernel::owner::copy_new;
 
 use super::backup::{INCOMPLETE, OBJECTS, RECORDS, STEP, UNFINISHED};
-use super::backup_copying::{blocking, failed, hash, link_or_copy, remove};
+use super::backup_copying::{blocking, failed};
 use crate::database::{Database, DatabaseError, Transaction};
 use crate::error::{Result, StoreError};
 use crate::model::Blob;
@@ -20,6 +21,7 @@ use crate::name::{RepositoryName, Tag};
 use crate::records::{blobs, manifests, packs, recipes, repositories, tags};
 use crate::schema::MIGRATIONS;
 use crate::store::{Store, now};
+use xebec_objects::files::{copy, hash, remove};
 use xebec_objects::{Digest, Directory, make_directory};
 
 /// The files that SQLite keeps beside unfinished records.
@@ -159,7 +161,8 @@ async fn restore_to(
             remove(&log).map_err(failed("remove", &log))?;
         }
         // Never opened where it is: a backup may be on a medium that cannot be written.
-        fs::copy(&from, &to).map_err(failed("copy", &from))?;
+        remove(&to).map_err(failed("remove", &to))?;
+        copy_new(&from, &to).map_err(failed("copy", &from))?;
         Database::open_file(&to, MIGRATIONS).map_err(database)
     })
     .await?;
@@ -369,7 +372,7 @@ async fn restore_object(places: &Places, key: &str, wanted: &Digest) -> Result<O
     blocking(move || {
         let place = |directory: &Directory| directory.path(&key).map_err(failed("find", Path::new(&key)));
         let (source, target) = (place(&places.from)?, place(&places.to)?);
-        let found = link_or_copy(&source, &target, &target).and_then(|_| hash(&target, &wanted));
+        let found = copy(&source, &target).and_then(|()| hash(&target, &wanted));
         let damage = match found {
             Ok(digest) if digest == wanted => return Ok(None),
             Ok(_) => Damage::WrongBytes,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::scrub_replicas::Finding;
-use super::verdict::{Pace, Verdict};
+use super::verdict::{Pass, Verdict};
 use crate::error::Result;
 use crate::model::Blob;
 use crate::records::{blobs, manifests, recipes, replicas};
@@ -76,16 +76,16 @@ impl Store {
         let unread_since = now()
             .saturating_sub(milliseconds(options.not_within))
             .saturating_add(1);
-        let mut pace = Pace::new(options.bytes_per_second);
+        let mut pass = Pass::new(options.bytes_per_second);
         // First: what the main place lacks comes from those that are sound.
-        let replicas = self.scrub_replicas(unread_since, &mut pace).await?;
+        let replicas = self.scrub_replicas(unread_since, &mut pass).await?;
         (scrubbed.replicas, scrubbed.damaged_replicas) = (replicas.read, replicas.damaged);
         scrubbed.bytes += replicas.bytes;
         let unreadable = replicas.unreadable.into_iter();
         scrubbed.unreadable.extend(
             unreadable.map(|(replica, why)| (replica.checksum, format!("on {}: {why}", replica.place))),
         );
-        let pieces = self.scrub_pieces(unread_since, &mut pace).await?;
+        let pieces = self.scrub_pieces(unread_since, &mut pass).await?;
         scrubbed.mended += pieces.mended;
         scrubbed.pieces = pieces.read;
         scrubbed.damaged_pieces = pieces.damaged;
@@ -103,7 +103,7 @@ impl Store {
                 })
                 .await?;
             for blob in &blobs {
-                self.scrub_blob(blob, &mut pace, &mut scrubbed).await?;
+                self.scrub_blob(blob, &mut pass, &mut scrubbed).await?;
                 report(&scrubbed);
             }
             if blobs.len() < STEP {
@@ -136,15 +136,15 @@ impl Store {
         }
     }
 
-    async fn scrub_blob(&self, blob: &Blob, pace: &mut Pace, scrubbed: &mut Scrubbed) -> Result<()> {
+    async fn scrub_blob(&self, blob: &Blob, pass: &mut Pass, scrubbed: &mut Scrubbed) -> Result<()> {
         scrubbed.blobs += 1;
         match &blob.object {
             Some(object) => {
                 let wanted = (&blob.digest, blob.size);
-                let verdict = self.verdict(object, wanted, pace, &mut scrubbed.bytes).await;
+                let verdict = self.verdict(object, wanted, pass, &mut scrubbed.bytes).await;
                 self.note_verdict(blob, verdict, scrubbed).await
             }
-            None => match self.prove_recipe(blob, pace, scrubbed).await? {
+            None => match self.prove_recipe(blob, pass, scrubbed).await? {
                 true => self.note_recipe_verdict(blob, scrubbed).await,
                 false => Ok(()),
             },
@@ -154,7 +154,7 @@ impl Store {
     /// Restores a blob that is not intact, if its recipe and packs have the bytes that were recorded, and compares its digest: this program may
     /// make other bytes of them than the one that proved the recipe. If so, the recipe is damaged, and a push mends it. `false` if nothing can
     /// be said. It comes before anything is noted of the blob, so that one that was damaged so before stays absent all the time.
-    async fn prove_recipe(&self, blob: &Blob, pace: &mut Pace, scrubbed: &mut Scrubbed) -> Result<bool> {
+    async fn prove_recipe(&self, blob: &Blob, pass: &mut Pass, scrubbed: &mut Scrubbed) -> Result<bool> {
         let recipe = self.recipe(&blob.digest).await?;
         let Some(recipe) = recipe.filter(|recipe| !recipe.is_damaged) else {
             return Ok(true);
@@ -163,8 +163,8 @@ impl Store {
             scrubbed.not_restored += 1;
             return Ok(true);
         };
-        let is_exact = restorer.is_exact(self, blob).await;
-        pace.keep(blob.size).await;
+        let is_exact = restorer.is_exact(&self.giving_up(), blob).await;
+        pass.pace.keep(blob.size).await;
         match is_exact {
             Ok(true) => scrubbed.restored += 1,
             // One that was replaced while it was restored says nothing.
@@ -229,6 +229,7 @@ impl Store {
                 scrubbed.unreadable.push((blob.digest.clone(), why));
                 return Ok(());
             }
+            Verdict::Unread => return Ok(()),
         };
         let noted = blob.clone();
         let is_current = self

@@ -1,7 +1,7 @@
 //! The part of a scrub that reads packs and recipes. A blob that is not intact is sound if its notes of them say so.
 
 use super::scrub_replicas::Finding;
-use super::verdict::{Pace, Verdict};
+use super::verdict::{Pass, Verdict};
 use crate::error::Result;
 use crate::name::PackKey;
 use crate::recipes::{PackRecord, RecipeRecord};
@@ -27,7 +27,7 @@ pub(super) struct Pieces {
 
 impl Store {
     /// Reads all packs and recipes that were not read since that time.
-    pub(super) async fn scrub_pieces(&self, unread_since: u64, pace: &mut Pace) -> Result<Pieces> {
+    pub(super) async fn scrub_pieces(&self, unread_since: u64, pass: &mut Pass) -> Result<Pieces> {
         let mut pieces = Pieces::default();
         let mut after: Option<PackKey> = None;
         loop {
@@ -35,7 +35,7 @@ impl Store {
                 .read_records("list packs", move |tx| packs::list(tx, STEP, after, unread_since))
                 .await?;
             for pack in &found {
-                self.scrub_pack(pack, pace, &mut pieces).await?;
+                self.scrub_pack(pack, pass, &mut pieces).await?;
             }
             after = found.last().map(|pack| pack.key);
             if found.len() < STEP {
@@ -52,7 +52,7 @@ impl Store {
                 })
                 .await?;
             for recipe in &found {
-                self.scrub_recipe(recipe, pace, &mut pieces).await?;
+                self.scrub_recipe(recipe, pass, &mut pieces).await?;
             }
             if found.len() < STEP {
                 return Ok(pieces);
@@ -61,10 +61,10 @@ impl Store {
         }
     }
 
-    async fn scrub_pack(&self, pack: &PackRecord, pace: &mut Pace, pieces: &mut Pieces) -> Result<()> {
+    async fn scrub_pack(&self, pack: &PackRecord, pass: &mut Pass, pieces: &mut Pieces) -> Result<()> {
         pieces.read += 1;
         let wanted = (&pack.checksum, pack.size);
-        match self.verdict(&pack.object, wanted, pace, &mut pieces.bytes).await {
+        match self.verdict(&pack.object, wanted, pass, &mut pieces.bytes).await {
             Verdict::Sound => {
                 let key = pack.key;
                 self.write_records("note that a pack is sound", move |tx| {
@@ -80,15 +80,16 @@ impl Store {
                 Some(Finding::Sound) | None => {}
             },
             Verdict::Unreadable(why) => pieces.unreadable.push((pack.checksum.clone(), why)),
+            Verdict::Unread => {}
         }
         Ok(())
     }
 
-    async fn scrub_recipe(&self, recipe: &RecipeRecord, pace: &mut Pace, pieces: &mut Pieces) -> Result<()> {
+    async fn scrub_recipe(&self, recipe: &RecipeRecord, pass: &mut Pass, pieces: &mut Pieces) -> Result<()> {
         pieces.read += 1;
         let wanted = (&recipe.checksum, recipe.size);
         match self
-            .verdict(&recipe.object, wanted, pace, &mut pieces.bytes)
+            .verdict(&recipe.object, wanted, pass, &mut pieces.bytes)
             .await
         {
             Verdict::Sound => {
@@ -107,6 +108,7 @@ impl Store {
                 Some(Finding::Sound) | None => {}
             },
             Verdict::Unreadable(why) => pieces.unreadable.push((recipe.checksum.clone(), why)),
+            Verdict::Unread => {}
         }
         Ok(())
     }

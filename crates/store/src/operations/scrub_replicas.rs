@@ -1,11 +1,7 @@
 //! The part of a scrub that reads replicas, and that mends objects of the main place from them.
 
-use std::collections::BTreeSet;
-
-use xebec_placement::PlaceName;
-
 use super::shards::Shards;
-use super::verdict::{Pace, Verdict};
+use super::verdict::{Pass, Verdict};
 use crate::error::Result;
 use crate::records::intact::main_key;
 use crate::records::replicas;
@@ -24,7 +20,6 @@ pub(super) struct Replicas {
     pub(super) damaged: u64,
     /// Those that could not be read, and why: one of each place that does not answer.
     pub(super) unreadable: Vec<(Replica, String)>,
-    silent: BTreeSet<PlaceName>,
 }
 
 /// What came of looking for the cause when an object is said to have wrong bytes, or none.
@@ -42,7 +37,7 @@ pub(super) enum Finding {
 
 impl Store {
     /// Reads all replicas that were not read since that time. Those with wrong bytes are made again when somebody looks at the object.
-    pub(super) async fn scrub_replicas(&self, unread_since: u64, pace: &mut Pace) -> Result<Replicas> {
+    pub(super) async fn scrub_replicas(&self, unread_since: u64, pass: &mut Pass) -> Result<Replicas> {
         let mut found = Replicas::default();
         let mut after: Option<String> = None;
         loop {
@@ -53,7 +48,7 @@ impl Store {
                 })
                 .await?;
             for replica in &listed {
-                self.scrub_replica(replica, pace, &mut found).await?;
+                self.scrub_replica(replica, pass, &mut found).await?;
             }
             if listed.len() < STEP {
                 return Ok(found);
@@ -64,41 +59,40 @@ impl Store {
 
     /// Reads these replicas, and notes which are wrong or gone; how many are.
     pub(super) async fn scrub_some(&self, replicas: impl Iterator<Item = &Replica>) -> Result<u64> {
-        let (mut pace, mut found) = (Pace::new(None), Replicas::default());
+        let (mut pass, mut found) = (Pass::new(None), Replicas::default());
         for replica in replicas {
-            self.scrub_replica(replica, &mut pace, &mut found).await?;
+            self.scrub_replica(replica, &mut pass, &mut found).await?;
         }
         Ok(found.damaged)
     }
 
     /// Whether it has right bytes.
-    async fn scrub_replica(&self, replica: &Replica, pace: &mut Pace, found: &mut Replicas) -> Result<bool> {
-        if found.silent.contains(&replica.place) {
+    async fn scrub_replica(&self, replica: &Replica, pass: &mut Pass, found: &mut Replicas) -> Result<bool> {
+        if pass.silent.contains(&replica.place) {
             return Ok(false);
         }
         found.read += 1;
-        let objects = match self.objects_of(&replica.place).await {
-            Ok(objects) => objects,
-            Err(error) => {
-                found.silent.insert(replica.place.clone());
-                found.unreadable.push((replica.clone(), error.to_string()));
-                return Ok(false);
-            }
-        };
+        if let Err(error) = self.objects_of(&replica.place).await {
+            pass.silent.insert(replica.place.clone());
+            found.unreadable.push((replica.clone(), error.to_string()));
+            return Ok(false);
+        }
         let wanted = (&replica.checksum, replica.size);
+        let place = &replica.place;
         match self
-            .verdict_of(objects, &replica.key, wanted, pace, &mut found.bytes)
+            .verdict_at(place, &replica.key, wanted, pass, &mut found.bytes)
             .await
         {
             Verdict::Sound => return self.note_replica(replica, true).await,
             Verdict::Damaged | Verdict::Missing => match self.note_wrong_replica(replica).await? {
                 Ok(is_here) => found.damaged += u64::from(is_here),
                 Err(error) => {
-                    found.silent.insert(replica.place.clone());
+                    pass.silent.insert(replica.place.clone());
                     found.unreadable.push((replica.clone(), error.to_string()));
                 }
             },
             Verdict::Unreadable(why) => found.unreadable.push((replica.clone(), why)),
+            Verdict::Unread => {}
         }
         Ok(false)
     }
@@ -121,23 +115,24 @@ impl Store {
         if known.is_empty() && self.inner.places.is_empty() {
             return Ok(Finding::Damaged(Vec::new()));
         }
-        let (mut pace, mut found) = (Pace::new(None), Replicas::default());
+        let (mut pass, mut found) = (Pass::new(None), Replicas::default());
         let seen = known.iter().map(|replica| replica.key.clone()).collect();
         let mut sound = Vec::new();
         for replica in known {
-            if self.scrub_replica(&replica, &mut pace, &mut found).await? {
+            if self.scrub_replica(&replica, &mut pass, &mut found).await? {
                 sound.push(replica);
             }
         }
         let wanted = (&held.checksum, held.size);
         let of_main = self
-            .verdict(&held.name, wanted, &mut pace, &mut found.bytes)
+            .verdict(&held.name, wanted, &mut pass, &mut found.bytes)
             .await;
         let unread = found.unreadable.into_iter().next();
         match (of_main, main_key(&held.name)) {
             (Verdict::Sound, _) if found.damaged > 0 => Ok(Finding::Mended),
             (Verdict::Sound, _) => Ok(Finding::Sound),
             (Verdict::Unreadable(why), _) => Ok(Finding::Unknown(why)),
+            (Verdict::Unread, _) => Ok(Finding::Unknown("its place does not answer".to_owned())),
             (of_main, Some(_)) if self.mend_main(held, &sound).await? => {
                 let was = if matches!(of_main, Verdict::Missing) {
                     "gone"

@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _, future, stream};
+use xebec_objects::worse;
 use xebec_placement::Code;
-use xebec_placement::erasure::{Layout, decode_stripe};
+use xebec_placement::erasure::{Layout, decode_stripes};
 
-use crate::places::worse;
 use crate::replicas::{Part, Replica};
 use crate::store::Store;
 
@@ -151,16 +151,17 @@ async fn batch(
                         replica.object,
                         replica.place
                     );
+                    store.look_into_soon(&replica.object, Some(replica), &error);
                     shards.give_up(index, &replica.key);
                     failed = Some(worse(failed, error));
                 }
             }
         }
     }
-    let put_together = move || put_together(layout, &read, stripes, within.start);
-    let (begin, bytes) = tokio::task::spawn_blocking(put_together)
-        .await
-        .map_err(io::Error::other)??;
+    let begin = layout.of_object(stripes.start).start;
+    let put_together = move || decode_stripes(layout, &read, stripes, within.start);
+    let bytes = tokio::task::spawn_blocking(put_together).await;
+    let bytes = Bytes::from(bytes.map_err(io::Error::other)?.map_err(io::Error::other)?);
     let end = begin + bytes.len() as u64;
     let cut = |offset: u64| usize::try_from(offset.clamp(begin, end) - begin).unwrap_or(usize::MAX);
     Ok(bytes.slice(cut(wanted.start)..cut(wanted.end)))
@@ -177,28 +178,4 @@ async fn read_part(store: &Store, replica: &Replica, range: Range<u64>) -> io::R
         true => Ok(part.freeze()),
         false => Err(io::ErrorKind::UnexpectedEof.into()),
     }
-}
-
-/// The bytes of some stripes, and at which offset of the object they begin.
-fn put_together(
-    layout: Layout,
-    parts: &BTreeMap<u8, Bytes>,
-    stripes: Range<u64>,
-    begin: u64,
-) -> io::Result<(u64, Bytes)> {
-    let offset = layout.of_object(stripes.start).start;
-    let mut bytes = BytesMut::new();
-    for stripe in stripes {
-        let within = layout.within_shard(stripe);
-        let place = |offset: u64| usize::try_from(offset - begin).unwrap_or(usize::MAX);
-        let units: Vec<(u8, &[u8])> = parts
-            .iter()
-            .filter_map(|(index, part)| Some((*index, part.get(place(within.start)..place(within.end))?)))
-            .collect();
-        let of_object = layout.of_object(stripe);
-        let length = usize::try_from(of_object.end - of_object.start).unwrap_or(usize::MAX);
-        let stripe = decode_stripe(layout.code(), length, &units).map_err(io::Error::other)?;
-        bytes.extend_from_slice(&stripe);
-    }
-    Ok((offset, bytes.freeze()))
 }

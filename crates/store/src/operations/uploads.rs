@@ -355,7 +355,7 @@ impl Store {
     }
 
     /// Reads an object from its beginning to its end.
-    pub(crate) async fn digest_of(&self, object: &str, size: u64, algorithm: Algorithm) -> Result<Digest> {
+    async fn digest_of(&self, object: &str, size: u64, algorithm: Algorithm) -> Result<Digest> {
         let failed = |source| StoreError::Object {
             doing: "read what was uploaded",
             key: object.to_owned(),

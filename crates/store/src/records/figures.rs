@@ -1,7 +1,7 @@
 //! Sums over all records.
 
 use crate::database::{DatabaseError, Row, Transaction};
-use crate::watched::{Sums, Waiting};
+use crate::model::figures::{Sums, Waiting};
 
 /// Reads all blobs, manifests and uploads.
 pub(crate) fn sums(tx: &mut dyn Transaction) -> Result<Sums, DatabaseError> {

@@ -28,6 +28,46 @@ async fn others_are_refused_with_advice() {
     }
 }
 
+/// An administrator restores as root, and the registry runs as a user of its own.
+#[tokio::test]
+async fn what_root_restores_belongs_to_the_owner_of_the_directory() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    if !is_supported() {
+        return;
+    }
+    for test in engines(|_| ()).await {
+        push(&test.store, &name("a"), b"layer").await.unwrap();
+        let backup = test.directory.path().join("backup");
+        test.store.backup(&backup, |_| ()).await.unwrap();
+        let root = test.directory.path().join("restored");
+        std::fs::create_dir(&root).unwrap();
+        if chown(&root, Some(65534), Some(65533)).is_err() {
+            eprintln!(
+                "SKIPPED: what root restores belongs to the owner of the directory: these tests are not run as root"
+            );
+            return;
+        }
+        Store::restore(&root, &backup, |_| ()).await.unwrap();
+        let (mut waiting, mut files) = (vec![root], 0);
+        while let Some(path) = waiting.pop() {
+            let found = std::fs::metadata(&path).unwrap();
+            assert_eq!((found.uid(), found.gid()), (65534, 65533), "{}", path.display());
+            match found.is_dir() {
+                true => waiting.extend(
+                    std::fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                ),
+                false => files += 1,
+            }
+        }
+        assert!(files >= 2, "the records, and an object");
+        // What is in the backup is as it was.
+        let records = std::fs::metadata(backup.join("records.db")).unwrap();
+        assert_eq!(records.uid(), 0);
+    }
+}
+
 #[tokio::test]
 async fn a_backup_is_restored() {
     if !is_supported() {

@@ -17,7 +17,8 @@ use rustix::fs::{CWD, Dir, Gid, Mode, OFlags, Uid, fchown, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustix::thread::CapabilitySet;
-use xebec_kernel::process::has_capability;
+
+use crate::process::has_capability;
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -28,18 +29,40 @@ fn is_root() -> bool {
 }
 
 /// Makes a file that is not there yet, and opens it with these flags.
-pub(super) fn create_new(path: &Path, flags: OFlags) -> io::Result<File> {
+///
+/// # Errors
+/// If it is there, or cannot be made.
+pub fn create_new(path: &Path, flags: OFlags, mode: Mode) -> io::Result<File> {
     let (directory, name) = opened_parent(path)?;
     let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = File::from(openat(&directory, name, flags, Mode::RUSR | Mode::WUSR)?);
+    let file = File::from(openat(&directory, name, flags, mode)?);
     if is_root() {
         hand_over(&file, &directory);
     }
     Ok(file)
 }
 
+/// Copies a file to one that is not there yet, which is its owner's alone.
+///
+/// # Errors
+/// If one cannot be read, or the other one cannot be made or written.
+pub fn copy_new(from: &Path, to: &Path) -> io::Result<()> {
+    let mut from = File::open(from)?;
+    let mut made = create_new(to, OFlags::WRONLY, Mode::RUSR | Mode::WUSR)?;
+    io::copy(&mut from, &mut made).map(drop)
+}
+
+/// Whether a file of this owner would get another one, were it made as `path`: then a link to it would not be as if it had been made there.
+pub fn would_change(owner: &Metadata, path: &Path) -> bool {
+    let directory = path.parent().and_then(|directory| directory.metadata().ok());
+    is_root() && directory.is_some_and(|directory| owner.uid() != directory.uid())
+}
+
 /// Makes a directory, and those that it is in, as far as they are missing.
-pub(super) fn make_directories(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// If one cannot be made.
+pub fn make_directories(path: &Path) -> io::Result<()> {
     if !is_root() {
         return DirBuilder::new().recursive(true).mode(0o700).create(path);
     }
