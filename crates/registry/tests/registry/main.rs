@@ -26,6 +26,7 @@ mod modes;
 mod moving;
 mod pages;
 mod protected;
+mod pushing;
 mod redirects;
 mod running;
 mod small_disk;
