@@ -98,7 +98,7 @@ impl Pieces {
         self.sink.failed.take().map_or(Ok(()), Err)
     }
 
-    fn finish(mut self, of: Blob, description: Vec<u8>) -> Result<Recipe, CannotTakeApart> {
+    fn finish(self, of: Blob, description: Vec<u8>) -> Result<Recipe, CannotTakeApart> {
         let mut sink = self.sink;
         self.splitter.finish(&mut |piece| sink.add(piece));
         match sink.failed {

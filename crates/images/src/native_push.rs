@@ -20,6 +20,8 @@ use crate::found_image::FoundImage;
 
 /// Smaller layers are not worth three requests.
 const LEAST: u64 = 128 << 10;
+/// A layer of which less than this part need not be sent is pushed as a blob: that goes on where it is stopped.
+const LEAST_SAVED: u64 = 8;
 /// How much of a blob is read at once.
 const PART: usize = 256 << 10;
 
@@ -82,6 +84,10 @@ impl Push<'_> {
         let asked = question.encode().map_err(|error| failed(&error))?;
         let here = service.which(asked, question.contents.len()).await;
         let here = here.map_err(|error| failed(&error))?;
+        let too_little = || Instead::Plain("the registry has too little of it".to_owned());
+        if here.as_bytes().iter().all(|byte| *byte == 0) {
+            return Err(too_little());
+        }
         let path = self.committed.blob(self.layer.digest);
         let staged = self.committed.stage().map_err(|error| failed(&error))?;
         let parcel = Parcel {
@@ -91,8 +97,8 @@ impl Push<'_> {
         };
         let written = in_thread(move || parcel.write(&path, staged)).await;
         let (staged, length) = written.map_err(|error| failed(&error))?;
-        if length >= self.layer.size {
-            return Err(Instead::Plain("the registry has too little of it".to_owned()));
+        if length > self.layer.size - self.layer.size / LEAST_SAVED {
+            return Err(too_little());
         }
         // It has no name. It is opened by its descriptor, which `staged` keeps.
         let path = PathBuf::from(format!("/proc/self/fd/{}", staged.file().as_raw_fd()));
