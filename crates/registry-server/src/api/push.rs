@@ -276,9 +276,11 @@ impl Upload {
 impl Drop for Upload {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
+        // A server that ends leaves it to the collection.
+        let Ok(handle) = Handle::try_current() else { return };
         let (store, repository) = (self.store.clone(), self.repository.clone());
         // The client has no address to go on at.
-        tokio::spawn(async move { store.cancel_upload(&repository, &id).await });
+        handle.spawn(async move { store.cancel_upload(&repository, &id).await });
     }
 }
 
