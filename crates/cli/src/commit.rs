@@ -73,12 +73,7 @@ pub(crate) fn push(paths: &Paths, args: &PushArgs) -> Result<(), Failure> {
         return text::print_json(&pushed);
     }
     for layer in &pushed.layers {
-        outln!(
-            "{}  {}  {}",
-            layer.layer.short(),
-            text::size(layer.size),
-            layer.how
-        );
+        outln!("{}  {}  {}", layer.layer.short(), text::size(layer.size), layer);
     }
     outln!("{}: {}", pushed.reference, pushed.manifest);
     Ok(())

@@ -24,6 +24,7 @@ use xebec_kernel::lock::lock_file;
 use crate::blob::Layer;
 use crate::error::CommitError;
 use crate::image::{MANIFEST, NewImage};
+use crate::uploads::KeptUploads;
 
 /// Most images that are kept, so that their list stays small.
 const MOST_IMAGES: usize = 4096;
@@ -96,6 +97,11 @@ impl CommittedImages {
     /// Those in `directory`, which need not exist.
     pub fn new(directory: PathBuf) -> Self {
         Self { directory }
+    }
+
+    /// Where uploads of their layers go on.
+    pub fn uploads(&self) -> KeptUploads {
+        KeptUploads::new(self.directory.join("uploads"))
     }
 
     /// The file of a blob.
@@ -316,6 +322,7 @@ impl CommittedImages {
             needed.extend(own.chain(blobs).map(|digest| digest.hex()));
         }
         remove_abandoned(&self.directory, 2);
+        self.uploads().tidy(&|name| needed.contains(name));
         let mut freed = 0;
         for entry in fs::read_dir(self.blobs()).into_iter().flatten().flatten() {
             let name = entry.file_name();

@@ -9,6 +9,7 @@
 //! * [`Change`]: an instruction of `--change`, and what it does to a configuration.
 //! * [`make_image`]: configuration and manifest of the new image, as JSON.
 //! * [`CommittedImages`]: the images that were made here, as an OCI layout below the root directory.
+//! * [`KeptUploads`]: where pushes of their layers go on that were stopped.
 //!
 //! # Promises
 //!
@@ -32,6 +33,7 @@ mod image;
 mod limits;
 mod measure;
 mod tar;
+mod uploads;
 mod words;
 
 pub use blob::{Compression, Layer, make_layer};
@@ -40,3 +42,4 @@ pub use changes::{Note, Skipped};
 pub use committed::{Committed, CommittedImages, Removed, Staged};
 pub use error::CommitError;
 pub use image::{Base, ImageError, NewImage, Provenance, make_image};
+pub use uploads::KeptUploads;

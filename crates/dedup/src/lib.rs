@@ -3,13 +3,15 @@
 //! * [`Deduplicator`] takes blobs apart in the background, one after the other: into chunks, which are in packs, and a recipe. It proves the recipe
 //!   by restoring the blob from what is stored, and records it. Then the intact bytes may go. It also puts packs together anew of which little is
 //!   needed any more.
-//! * [`Restorer`] reads blobs that are not intact, whole or in part: the store asks it ([`xebec_store::Restore`]).
+//! * [`Restorer`] reads blobs that are not intact, whole or in part: the store asks it ([`xebec_store::Restore`]). It also reads single
+//!   contents of a layer ([`Source`]), of which another one may be put together.
 //!
 //! | module | what it has |
 //! | --- | --- |
 //! | `worker`, `take_apart`, `packing`, `pack_files`, `proof` | from an intact blob to a proven recipe |
 //! | `repack`, `needed`, `joining`, `pack_files` | which packs have much that is not needed, and packs in the place of these |
 //! | `restorer`, `sending`, `making`, `units`, `plain`, `opened`, `objects` | from a recipe to the bytes of a blob |
+//! | `source` | single contents of a layer |
 //! | `damage` | what is noted when stored bytes are wrong |
 //! | `expected`, `preconstructed`, `policy`, `busy` | blobs that are restored before somebody asks |
 //! | `cache` | what is made once for all who ask, and kept while there is room |
@@ -45,6 +47,7 @@ mod repack;
 mod restorer;
 mod sending;
 mod settings;
+mod source;
 mod stage;
 mod take_apart;
 mod threads;
@@ -56,5 +59,6 @@ pub use forms::{Forms, How};
 pub use repack::Repacked;
 pub use restorer::{Figures, Restorer};
 pub use settings::{Cutting, Settings};
+pub use source::Source;
 pub use stage::{Stage, observe_stages};
 pub use worker::{Deduplicator, Done, Spent};

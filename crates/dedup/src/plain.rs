@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
-use xebec_recipe::{Part, PartIn};
+use xebec_recipe::{ChunkId, Part, PartIn};
 use xebec_store::Store;
 
 use crate::cache::{Cache, Hits};
@@ -116,6 +116,28 @@ impl Frames {
         }
         drop(frames);
         Ok(plain)
+    }
+
+    /// One chunk of a blob.
+    ///
+    /// # Errors
+    /// If no pack of the blob has it, or the pack cannot be read or has wrong bytes.
+    pub(crate) async fn chunk(
+        &self,
+        store: &Store,
+        opened: &Opened,
+        id: &ChunkId,
+        threads: &Threads,
+    ) -> Result<Bytes, DedupError> {
+        let (pack, place) = opened.chunks.get(id).ok_or_else(|| DedupError::Recipe {
+            digest: opened.digest.clone(),
+            why: format!("no pack of it has the chunk {id}"),
+        })?;
+        let pack = &opened.packs[*pack];
+        let frame = self.frame(store, pack, place.frame_number, threads).await?;
+        let is_there = place.within.end <= frame.len();
+        let bytes = is_there.then(|| frame.slice(place.within.clone()));
+        bytes.ok_or_else(|| too_short(pack))
     }
 
     async fn frame(

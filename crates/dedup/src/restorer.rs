@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
 use xebec_kernel::clock::milliseconds_since_1970;
+use xebec_recipe::ChunkId;
 use xebec_store::{Blob, BlobReader, Digest, RecipeRecord, Restore, Store, StoreError};
 
 use crate::busy::Requests;
@@ -164,6 +165,30 @@ impl Restorer {
                 tracing::debug!(digest = %blob.digest, "not restored before somebody asks: {error}");
             }
         }
+    }
+
+    /// The recipe of a blob, if it was taken apart.
+    pub(crate) async fn open_recipe(
+        &self,
+        store: &Store,
+        blob: &Blob,
+    ) -> Result<Option<Arc<Opened>>, StoreError> {
+        match self.inner.opened(store, blob).await {
+            Ok(opened) => Ok(Some(opened)),
+            Err(DedupError::NoRecipe(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A content of a blob that was taken apart.
+    pub(crate) async fn read_content(
+        &self,
+        store: &Store,
+        opened: &Opened,
+        id: &ChunkId,
+    ) -> Result<Bytes, StoreError> {
+        let threads = Threads::Runtime(None);
+        Ok(self.inner.frames.chunk(store, opened, id, &threads).await?)
     }
 
     /// How often what was needed was there.

@@ -5,6 +5,7 @@
 //! * [`docker_hub`]: the several names of one registry.
 //! * [`path`]: validated paths inside an image.
 //! * [`platform`]: the image in an index that fits a host.
+//! * [`reference`](mod@reference): what a user types to name an image, taken apart and checked.
 //! * [`layer`]: the [`layer::LayerIndex`]: tree, pieces and spans of one layer, and its encoding.
 //! * [`merge`]: the trees of an image's layers become one [`image::ImageTree`].
 //! * [`runtime_image`]: which pages a service reads at start, and where they are in one blob.
@@ -25,6 +26,7 @@ pub mod layer;
 pub mod merge;
 pub mod path;
 pub mod platform;
+pub mod reference;
 pub mod runtime_image;
 
 /// Size of a page, of an EROFS block, and of the unit in which presence is recorded, in bytes.

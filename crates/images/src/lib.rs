@@ -14,7 +14,8 @@
 //! * [`background_write`]: writes a start's notes while the start goes on; `deferred_sync`: syncs them to the disk after it.
 //! * [`publish`]: indexes go to the registry as an artifact that refers to the image. [`embedded_config`]: the image's configuration
 //!   inside an artifact's manifest.
-//! * [`commit`]: what a container changed becomes an image that is kept on this host; [`push`] brings it to a registry, with its indexes.
+//! * [`commit`]: what a container changed becomes an image that is kept on this host; [`push`] brings it to a registry, with its indexes,
+//!   and `native_push` only what the registry lacks of a layer.
 //! * [`clients`]: the registry clients; `registry_memory`: facts that earlier processes learned about registries.
 //! * [`origin`]: where fills get bytes from; `whole_blob_download` helps with registries that ignore ranges.
 //! * [`outages`]: tells the caller for which registry the request waits.
@@ -25,7 +26,7 @@
 //! only if the image's own repository shows that it has the layer. Everything that a registry sends has a limit.
 //!
 //! May use: `format`, `index`, `native`, `oci`, `artifact`, `cache`, `kernel`, `trust`, `protocol`, `container` for
-//! configurations of images, and `commit` for those that are made here. It knows no recordings: the crate `recordings` offers indexes and configurations from them.
+//! configurations of images, `commit` for those that are made here, and `assembly` and `recipe` for layers that are pushed in parts. It knows no recordings: the crate `recordings` offers indexes and configurations from them.
 
 pub mod admission;
 pub mod background_write;
@@ -45,6 +46,7 @@ pub mod inventory;
 pub mod known_images;
 pub mod lazy;
 pub mod lookup;
+mod native_push;
 pub mod needed;
 pub mod origin;
 pub mod outages;

@@ -2,7 +2,7 @@
 //!
 //! Blobs that the repository has are not sent. A layer of the base is mounted where base and target are in one registry, and is otherwise
 //! fetched from the base's registry while it is sent. The manifest goes last, so a tag never names an image of which something is missing,
-//! and a push that was stopped goes on with what is not there yet. The index artifact follows the manifest that it refers to.
+//! and a push that was stopped goes on with what is not there yet, in the middle of a large layer, too. The index artifact follows the manifest that it refers to.
 //!
 //! The new layer's index is made of the blob that is kept here. Of the base's layers the indexes go along by which this host uses the
 //! base: those that it has proven, or that the policy admitted for the base. Their sections come from here, or else from the base's
@@ -16,11 +16,12 @@ use serde::Serialize;
 use xebec_artifact::artifact::BlobRef;
 use xebec_artifact::made::blobs_of;
 use xebec_cache::store::LayerKey;
-use xebec_commit::CommittedImages;
+use xebec_commit::{CommittedImages, KeptUploads};
 use xebec_format::digest::Digest;
 use xebec_format::layer::LayerIndex;
+use xebec_kernel::size::for_people;
 use xebec_oci::media_type::is_nondistributable;
-use xebec_oci::{BlobSource, BlobUpload, Client, Descriptor, Reference, Repository};
+use xebec_oci::{BlobSource, BlobUpload, Client, Descriptor, Reference, Repository, Uploads};
 use xebec_protocol::failure::{Failure, FailureKind};
 use xebec_protocol::wire::Reply;
 
@@ -28,6 +29,7 @@ use crate::commit::{failure, named};
 use crate::facts;
 use crate::found_image::FoundImage;
 use crate::images::{Images, Report};
+use crate::native_push::{Instead, Push};
 use crate::publish::needs_index;
 use crate::registry_failure::registry_failure;
 
@@ -53,6 +55,21 @@ pub struct PushedLayer {
     pub size: u64,
     /// How it came to be in the repository.
     pub how: Brought,
+    /// The bytes that were sent for it.
+    pub sent: u64,
+}
+
+impl fmt::Display for PushedLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.how {
+            Brought::Assembled => write!(
+                f,
+                "pushed, {} sent; the registry had the rest",
+                for_people(self.sent)
+            ),
+            how => how.fmt(f),
+        }
+    }
 }
 
 /// How a blob came to be in a repository.
@@ -65,6 +82,8 @@ pub enum Brought {
     Mounted,
     /// It was sent.
     Sent,
+    /// The registry put it together of what it had and what was sent.
+    Assembled,
     /// Registries may not have it: the image says from where to fetch it.
     Elsewhere,
 }
@@ -74,7 +93,7 @@ impl fmt::Display for Brought {
         f.write_str(match self {
             Self::Existed => "was there",
             Self::Mounted => "mounted",
-            Self::Sent => "pushed",
+            Self::Sent | Self::Assembled => "pushed",
             Self::Elsewhere => "left where the image says it is",
         })
     }
@@ -87,7 +106,7 @@ struct Ends<'a> {
     found: &'a FoundImage,
     base: Client,
     target: Client,
-    to: &'a Repository,
+    to: &'a Reference,
 }
 
 impl Images {
@@ -119,7 +138,7 @@ impl Images {
                 .get(logins(found.reference.repository()).as_deref())?,
             target: self.clients.get(logins(to.repository()).as_deref())?,
             committed: &committed,
-            to: to.repository(),
+            to: &to,
             found: &found,
         };
         let layers = ends.push_layers(report).await?;
@@ -128,7 +147,7 @@ impl Images {
         let (tag, manifest) = (to.manifest_name(), found.manifest_bytes.clone());
         let pushed = ends
             .target
-            .push_manifest(ends.to, &tag, &found.media_type, manifest);
+            .push_manifest(ends.to.repository(), &tag, &found.media_type, manifest);
         pushed.await.map_err(|error| registry_failure(&error))?;
         // The registry has the image from here on, whatever becomes of its indexes.
         let note = committed.note_pushed(image.manifest, &to.to_string());
@@ -181,7 +200,7 @@ impl Images {
         };
         let (base, reader) = (
             facts::repository_name(ends.found.reference.repository())?,
-            facts::repository_name(ends.to)?,
+            facts::repository_name(ends.to.repository())?,
         );
         // The repository has the layer: it took the manifest.
         let open = |key: LayerKey| {
@@ -259,33 +278,69 @@ impl Ends<'_> {
                 layer.digest.short()
             );
             report(Reply::bytes(what, done, total));
+            let (how, sent) = self.push_layer(layer, report).await?;
             pushed.push(PushedLayer {
                 layer: layer.digest,
                 size: layer.size,
-                how: self.push_layer(layer).await?,
+                how,
+                sent,
             });
             done += layer.size;
         }
         Ok(pushed)
     }
 
-    async fn push_layer(&self, layer: &Descriptor) -> Result<Brought, Failure> {
+    /// Brings a layer to the target. Gives how it came there, and how many bytes were sent.
+    async fn push_layer(&self, layer: &Descriptor, report: &Report) -> Result<(Brought, u64), Failure> {
         if is_nondistributable(&layer.media_type) {
-            return Ok(Brought::Elsewhere);
+            return Ok((Brought::Elsewhere, 0));
         }
+        let sent = |how| (how, if how == Brought::Sent { layer.size } else { 0 });
         let blob = self.committed.blob(layer.digest);
         if !blob.is_file() {
-            return self.send_from_base(layer.digest, layer.size).await;
+            return self.send_from_base(layer.digest, layer.size).await.map(sent);
         }
-        let sent = self.send(BlobSource::File(blob.clone()), None).await?;
-        match sent.0 == layer.digest {
-            true => Ok(sent.1),
+        if let Some(length) = self.push_what_lacks(layer, report).await {
+            return Ok((Brought::Assembled, length));
+        }
+        let kept = KeptHere(self.committed.uploads());
+        let pushed = self
+            .send_keeping(BlobSource::File(blob.clone()), None, Some(&kept))
+            .await?;
+        match pushed.0 == layer.digest {
+            true => Ok(sent(pushed.1)),
             false => {
                 let message = format!(
                     "{} is damaged: it is not what its name says; commit the container again",
                     blob.display()
                 );
                 Err(Failure::new(FailureKind::Integrity, message))
+            }
+        }
+    }
+
+    /// Pushes a layer without what the registry has of it, if it is one that can do so. Gives how many bytes were sent.
+    async fn push_what_lacks(&self, layer: &Descriptor, report: &Report) -> Option<u64> {
+        let push = Push {
+            target: &self.target,
+            to: self.to,
+            committed: self.committed,
+            image: self.found,
+            layer,
+        };
+        match Box::pin(push.push()).await {
+            Ok(length) => Some(length),
+            Err(Instead::Plain(why)) => {
+                tracing::debug!(layer = %layer.digest, "pushed as a blob: {why}");
+                None
+            }
+            Err(Instead::Failed(why)) => {
+                let text = format!(
+                    "the layer {} is sent whole: the registry did not put it together: {why}",
+                    layer.digest.short()
+                );
+                report(Reply::Notice { text });
+                None
             }
         }
     }
@@ -307,7 +362,18 @@ impl Ends<'_> {
         source: BlobSource,
         from: Option<&Repository>,
     ) -> Result<(Digest, Brought), Failure> {
-        let pushed = self.target.push_blob(self.to, source, from).await;
+        self.send_keeping(source, from, None).await
+    }
+
+    /// The same; `kept` keeps how far it is.
+    async fn send_keeping(
+        &self,
+        source: BlobSource,
+        from: Option<&Repository>,
+        kept: Option<&dyn Uploads>,
+    ) -> Result<(Digest, Brought), Failure> {
+        let to = self.to.repository();
+        let pushed = self.target.push_blob_keeping(to, source, from, kept).await;
         let (digest, upload) = pushed.map_err(|error| registry_failure(&error))?;
         let brought = match upload {
             BlobUpload::Existed => Brought::Existed,
@@ -316,6 +382,27 @@ impl Ends<'_> {
         };
         Ok((digest, brought))
     }
+}
+
+/// Where uploads go on, beside the committed images.
+#[derive(Debug)]
+struct KeptHere(KeptUploads);
+
+impl Uploads for KeptHere {
+    fn place(&self, repository: &Repository, blob: &Digest) -> Option<String> {
+        self.0.place(*blob, &named_in_full(repository))
+    }
+
+    fn goes_on(&self, repository: &Repository, blob: &Digest, place: Option<&str>) {
+        let noted = self.0.note(*blob, &named_in_full(repository), place);
+        if let Err(error) = noted {
+            tracing::debug!(%error, "a push that is stopped begins anew");
+        }
+    }
+}
+
+fn named_in_full(repository: &Repository) -> String {
+    format!("{}/{}", repository.registry(), repository.name())
 }
 
 fn not_committed(name: &str) -> Failure {

@@ -5,6 +5,7 @@
 //! * [`choose_service`], [`start_pieces`]: what a registry makes of a request: which recorded service is meant, and which bytes the host lacks;
 //!   [`piece_reads`] is how these are read, [`answer_parts`] what of all that fits in an answer.
 //! * [`watch`]: what a host hears that watches a repository.
+//! * [`push`]: which contents of a layer a registry has, and the others.
 //!
 //! Promise: a message that is read keeps all limits that are named here, so that code that uses it need not look again. Reading a
 //! message takes memory in proportion to its bytes. Nothing here is believed: a host verifies each answer as if it had asked for that alone.
@@ -14,6 +15,7 @@
 pub mod answer_parts;
 pub mod choose_service;
 pub mod piece_reads;
+pub mod push;
 pub mod runs;
 pub mod start_answer;
 pub mod start_pieces;
@@ -31,6 +33,8 @@ pub const EXTENSION: &str = "_xebec";
 pub const START: &str = "_xebec/start/answer";
 /// The endpoint below a repository that tells what changes there.
 pub const WATCH: &str = "_xebec/watch/changes";
+/// The endpoint below a repository that puts layers together of what it has and what it gets.
+pub const PUSH: &str = "_xebec/push/layers";
 
 /// Whether a registry that sends this value of [`HEADER`] gives start answers of a version that is read here.
 pub fn is_spoken(value: &str) -> bool {

@@ -160,12 +160,17 @@ impl<'a> Restorer<'a> {
                 let plain = self.plain.slice(self.taken, u64::MAX);
                 let taken = slice.write(plain, stream)?;
                 self.taken += taken as u64;
+                // A long slice does not have all of its plain bytes kept.
+                let needed = self.taken.min(self.next);
+                self.plain.forget_before(needed.saturating_sub(MOST_HISTORY));
                 if !slice.has_ended() {
                     return Ok(());
                 }
                 self.slice = None;
             }
             match self.parts.as_slice().first() {
+                // More would be kept, and nothing made of them.
+                None if self.next < self.plain.end() => return Err(RestoreError::TooManyPlainBytes),
                 None => return Ok(()),
                 Some(Part::Bytes(bytes)) => stream.extend_from_slice(bytes),
                 Some(Part::Slice(slice)) => {
@@ -174,8 +179,10 @@ impl<'a> Restorer<'a> {
                     let history = self
                         .plain
                         .slice(self.from.saturating_sub(u64::from(slice.history)), self.from);
-                    if self.plain.end() < self.from || history.len() < slice.history as usize {
-                        return if is_end {
+                    let has_come = self.plain.end() >= self.from;
+                    if !has_come || history.len() < slice.history as usize {
+                        // What is missing before a slice that has begun does not come any more.
+                        return if is_end || has_come {
                             Err(RestoreError::TooFewPlainBytes)
                         } else {
                             Ok(())

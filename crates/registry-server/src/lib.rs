@@ -13,13 +13,13 @@
 //!
 //! `xebec-access` decides which caller asks and what they may do; `xebec-policy` decides what stays, what goes and how much there may be.
 //! Images of other registries come through `xebec-upstream`, or by `xebec-transfer` for good. `xebec-store` keeps everything; `xebec-dedup`
-//! has it keep each file once. `xebec-indexing` makes each layer's index.
+//! has it keep each file once, and `xebec-assembly` puts layers together of such files. `xebec-indexing` makes each layer's index.
 //! `xebec-events` tells the audit log and webhooks what happened.
 //!
 //! Promises: rights are checked before anything is looked up; a push is answered after its bytes and its record are on the disk; no
 //! request waits for indexing, for a collection or for a listener.
 //!
-//! May use: the crates above, and `format`, `artifact`, `native`, `oci`, `trust`, `settings`, `placement`, `kernel`. No crate of a host.
+//! May use: the crates above, and `requests`, `recipe`, `format`, `artifact`, `native`, `oci`, `trust`, `settings`, `placement`, `kernel`. No crate of a host.
 
 pub mod api;
 pub mod body;
@@ -33,10 +33,10 @@ pub mod metrics;
 pub mod mode_file;
 mod origin;
 pub mod page;
-pub mod request;
-pub mod route;
 pub mod server;
 mod starts;
 pub mod state;
 pub mod upkeep;
 pub mod watchers;
+
+pub use xebec_requests::{request, route};

@@ -53,6 +53,9 @@ pub struct Metrics {
     indexed: Family<OutcomeLabel, Counter>,
     predicted: Family<OutcomeLabel, Counter>,
     deduplicated: Family<OutcomeLabel, Counter>,
+    assembled: Family<OutcomeLabel, Counter>,
+    assembled_of: Counter,
+    spared: Counter,
     collections: Family<OutcomeLabel, Counter>,
     collected: Counter,
     collected_last: Gauge,
@@ -79,6 +82,9 @@ impl Metrics {
             indexed: Family::default(),
             predicted: Family::default(),
             deduplicated: Family::default(),
+            assembled: Family::default(),
+            assembled_of: Counter::default(),
+            spared: Counter::default(),
             collections: Family::default(),
             collected: Counter::default(),
             collected_last: Gauge::default(),
@@ -139,6 +145,20 @@ impl Metrics {
         self.deduplicated.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
+    /// A layer was put together of so many bytes that came, and has so many.
+    pub fn assembled(&self, received: u64, size: u64) {
+        self.assembled
+            .get_or_create(&OutcomeLabel { outcome: "done" })
+            .inc();
+        self.assembled_of.inc_by(received);
+        self.spared.inc_by(size.saturating_sub(received));
+    }
+
+    /// None was, and the client pushes the blob.
+    pub fn not_assembled(&self, outcome: &'static str) {
+        self.assembled.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
     /// A collection has ended; what it took, if it did not fail.
     pub fn collected(&self, collected: Option<&Collected>) {
         let outcome = if collected.is_some() { "done" } else { "failed" };
@@ -193,6 +213,13 @@ impl Metrics {
         registry.register("predicted", help, self.predicted.clone());
         let help = "Attempts to take a blob apart, so that each file is kept once, by what they came to";
         registry.register("deduplicated", help, self.deduplicated.clone());
+        let help =
+            "Layers of pushes that were to be put together of files that are here, by what they came to";
+        registry.register("assembled", help, self.assembled.clone());
+        let help = "Bytes that came for layers that were put together";
+        registry.register_with_unit("assembled_received", help, Unit::Bytes, self.assembled_of.clone());
+        let help = "Bytes of such layers that did not have to come";
+        registry.register_with_unit("assembled_spared", help, Unit::Bytes, self.spared.clone());
         registry.register(
             "collections",
             "Collections by what they came to",

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use xebec_access::Guard;
-use xebec_dedup::Restorer;
+use xebec_dedup::{Cutting, Restorer};
 use xebec_indexing::Surroundings;
 use xebec_policy::immutability::Immutability;
 use xebec_policy::quota::Quotas;
@@ -20,6 +21,9 @@ use crate::page::activity::Activity;
 use crate::starts::Starts;
 use crate::watchers::Watchers;
 use xebec_events::{Event, Listener, Reports};
+
+/// Layers that are put together at the same time. Of further ones clients push the blobs.
+const ASSEMBLED_AT_ONCE: usize = 8;
 
 /// How requests are carried out.
 #[derive(Clone, Debug)]
@@ -78,7 +82,11 @@ pub struct Registry {
     pub mode: ModeFile,
     /// Whether blobs are taken apart.
     pub deduplicates: bool,
-    /// The part of the store that restores blobs, for its figures.
+    /// How their contents are cut.
+    pub cutting: Cutting,
+    /// Turns of layers that are put together.
+    pub(crate) assembling: Arc<Semaphore>,
+    /// The part of the store that restores blobs: for its figures, and for contents of layers.
     pub restorer: Option<Restorer>,
     /// Requests that failed or were slow lately.
     pub activity: Activity,
@@ -110,6 +118,8 @@ impl Registry {
             adding_up: tokio::sync::Mutex::default(),
             mode: ModeFile::default(),
             deduplicates: false,
+            cutting: Cutting::default(),
+            assembling: Arc::new(Semaphore::new(ASSEMBLED_AT_ONCE)),
             restorer: None,
             activity: Activity::default(),
             watchers: Arc::default(),

@@ -56,6 +56,7 @@ async fn run(config: Config, file: Option<PathBuf>) -> anyhow::Result<()> {
     let mut registry = Registry::new(store.clone());
     registry.settings = config.api.clone();
     registry.deduplicates = config.deduplication.enabled;
+    registry.cutting = config.deduplication.chunks;
     registry.restorer = Some(restorer.clone());
     let arrived = Arc::new(Notify::new());
     registry.immutability = config.immutability.clone();

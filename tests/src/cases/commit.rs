@@ -51,6 +51,7 @@ pub(crate) fn cases() -> Vec<Case> {
     vec![
         case("whole", whole),
         case("elsewhere", elsewhere),
+        case("native", native),
         case("refusals", refusals),
         case("killed", killed),
         case("full-disk", full_disk),
@@ -257,6 +258,94 @@ fn elsewhere(world: &World) -> Result<Outcome> {
     Ok(Outcome::Passed(
         "a commit on a commit, to a registry without the base".to_owned(),
     ))
+}
+
+/// A registry that keeps each file once, and the programs that ask it.
+const DEDUPLICATED: &str = "[deduplication]\nenabled = true\nleast_size = \"4k\"\nlevel = 1\n";
+/// How long it may take until nothing waits.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One file of a layer of many is changed, and the image committed again: the registry gets that file, and has the same blob as if all of it had
+/// been sent.
+fn native(world: &World) -> Result<Outcome> {
+    if OwnRegistry::program().is_none() {
+        return Ok(Outcome::Skipped("xebec-registry is not built".to_owned()));
+    }
+    let base = base(world)?;
+    let registry = OwnRegistry::start(world, "own-registry", DEDUPLICATED)?;
+    // Noise: what is sent of it is as long as it is.
+    let script = "for n in 1 2 3 4 5 6 7 8; do dd if=/dev/urandom of=/srv/part-$n bs=1M count=1; done";
+    changed(world, &base, "one", script)?;
+    for (number, codec) in [(1, "gzip"), (2, "gzip"), (3, "zstd")] {
+        let change = format!("echo {number} > /srv/number; dd if=/dev/urandom of=/srv/part-1 bs=64k count=1");
+        run(&mut world.xebec(&["exec", "one", "/bin/busybox", "sh", "-c", &change]))?;
+        let name = format!("{}/team/made:{number}", registry.address);
+        run(&mut world.xebec(&["commit", "--compression", codec, "one", &name]))?;
+        let pushed = json(&mut world.xebec(&["push", "--json", &name]))?;
+        let layer = &pushed["layers"][1];
+        let figure = |of: &str| layer[of].as_u64().unwrap_or_default();
+        let (size, sent) = (figure("size"), figure("sent"));
+        if number == 1 {
+            ensure!(layer["how"] == "sent" && sent == size, "{pushed}");
+        } else {
+            ensure!(
+                layer["how"] == "assembled" && sent > 60_000 && sent * 8 < size,
+                "{pushed}"
+            );
+        }
+        let again = run(&mut world.xebec(&["push", &name]))?;
+        let again = String::from_utf8_lossy(&again.stdout).into_owned();
+        ensure!(again.contains("was there"), "{again}");
+        let shown = seen(world, "one")?;
+        let host = format!("host-{number}");
+        expect_same("another host", &shown, &mounted(world, &host, &name)?)?;
+        let layout = format!("made-{number}");
+        match codec {
+            "gzip" => {
+                let arguments = ["validate", "--insecure", "--remote", &name];
+                run(Command::new(World::tool("crane")?).args(arguments))?;
+                expect_same("umoci", &shown, &unpacked(world, &name, &layout)?)?;
+            }
+            // Neither of them reads zstd. skopeo compares digests.
+            _ => {
+                let place = format!("oci:{}:image", world.path(&layout).display());
+                let source = format!("docker://{name}");
+                let arguments = ["copy", "--quiet", "--src-tls-verify=false", &source, &place];
+                run(Command::new("skopeo").args(arguments))?;
+            }
+        }
+        lab::wait_until(PATIENCE, "no blob waits", || nothing_waits(world))
+            .with_context(|| registry.log())?;
+    }
+    let told = Command::new("curl")
+        .args([
+            "-sSf",
+            "--noproxy",
+            "*",
+            &format!("http://{}/metrics", registry.address),
+        ])
+        .output()?;
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    ensure!(
+        told.contains("xebec_registry_assembled_total{outcome=\"done\"} 2"),
+        "{told}"
+    );
+    Ok(Outcome::Passed(
+        "a commit after a commit sends the file that has changed, by gzip and zstd".to_owned(),
+    ))
+}
+
+/// Whether the registry has taken apart all that it was sent.
+fn nothing_waits(world: &World) -> Result<bool> {
+    let program = OwnRegistry::program().context("xebec-registry is not built")?;
+    let directory = world.path("own-registry");
+    let space = run(Command::new(program)
+        .args(["space", "--json", "--config"])
+        .arg(directory.join("registry.toml"))
+        .arg("--root")
+        .arg(directory.join("data")))?;
+    let space: Value = serde_json::from_slice(&space.stdout)?;
+    Ok(space["waiting"] == 0)
 }
 
 fn refusals(world: &World) -> Result<Outcome> {

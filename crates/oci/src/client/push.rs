@@ -3,29 +3,27 @@
 //! A blob that is there already is not sent again; one that another repository of the registry has is mounted
 //! from it. Otherwise it is sent in one piece, and in several to registries (or proxies before them) that do
 //! not take one piece of that size. A blob that another registry has is fetched from there while it is sent.
+//!
+//! Where the caller keeps the place of an upload ([`Uploads`]), a large blob is sent in pieces, and one that was stopped goes on after what the
+//! registry says is there.
 
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName, LOCATION};
+use reqwest::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName};
 use reqwest::{Method, Url};
 use xebec_format::digest::{Digest, Digester};
 
 use super::Client;
+use super::uploads::{Begun, Kept, PIECE, Uploads, next_place, with_digest};
 use crate::auth::Scope;
 use crate::error::{ClientError, Fault, Object, Target};
 use crate::reference::Repository;
-use crate::transport::authority::authority;
 use crate::transport::http::Answer;
 use crate::transport::registry::Endpoint;
 use crate::transport::{Ask, Payload, PayloadSource, Place};
-
-/// Size of a piece when a blob is sent in pieces; proxies commonly refuse bodies above 100 MiB, some above 32.
-const PIECE: u64 = 16 << 20;
-/// Largest smallest piece that a registry may ask for (`OCI-Chunk-Min-Length`).
-const MAX_PIECE: u64 = 1 << 30;
 
 /// Where the bytes of a blob are.
 #[derive(Debug, Clone)]
@@ -144,6 +142,20 @@ impl Client {
         source: BlobSource,
         mount_from: Option<&Repository>,
     ) -> Result<(Digest, BlobUpload), ClientError> {
+        self.push_blob_keeping(repository, source, mount_from, None).await
+    }
+
+    /// The same, where `uploads` keeps how far it is.
+    ///
+    /// # Errors
+    /// Those of [`Client::push_blob`].
+    pub async fn push_blob_keeping(
+        &self,
+        repository: &Repository,
+        source: BlobSource,
+        mount_from: Option<&Repository>,
+        uploads: Option<&dyn Uploads>,
+    ) -> Result<(Digest, BlobUpload), ClientError> {
         let blob = measure(source).await.map_err(|(path, source)| {
             let target = self.target(repository, Object::Api);
             ClientError::Source {
@@ -158,7 +170,13 @@ impl Client {
         loop {
             let endpoint = failover.endpoint();
             // A large upload takes its time; its requests are bounded one by one.
-            match self.push_blob_once(&endpoint, repository, &blob, from).await {
+            let kept = uploads.map(|uploads| Kept {
+                uploads,
+                repository,
+                blob: &blob.digest,
+            });
+            let pushed = self.push_blob_once(&endpoint, repository, &blob, from, kept);
+            match pushed.await {
                 Ok(upload) => return Ok((blob.digest, upload)),
                 Err(fault) => failover.failed(fault).await?,
             }
@@ -171,6 +189,7 @@ impl Client {
         repository: &Repository,
         blob: &Blob,
         from: Option<&Repository>,
+        kept: Option<Kept<'_>>,
     ) -> Result<BlobUpload, Fault> {
         let name = repository.name();
         let scope = Scope {
@@ -191,6 +210,12 @@ impl Client {
             404 => head.discard().await,
             _ => return Err(head.into_fault().await),
         }
+        let kept = kept.filter(|_| blob.size > PIECE);
+        if let Some(kept) = kept
+            && self.goes_on(endpoint, &scope, blob, kept).await?
+        {
+            return Ok(BlobUpload::Sent);
+        }
         let mount = from.map_or(String::new(), |from| {
             format!("?mount={}&from={}", blob.digest, from.name())
         });
@@ -206,17 +231,32 @@ impl Client {
             202 => {}
             _ => return Err(answer.into_fault().await),
         }
-        let place = next_place(&answer)?;
+        let begun = Begun::read(&answer)?;
         answer.discard().await;
-        match self.send_whole(endpoint, &scope, place, blob).await {
+        match kept {
+            Some(kept) => self.send_kept(endpoint, &scope, blob, begun, kept).await?,
+            None => self.send_at_once(endpoint, name, &scope, blob, begun).await?,
+        }
+        Ok(BlobUpload::Sent)
+    }
+
+    /// Sends a blob in one piece, or in several if the registry does not take it so.
+    async fn send_at_once(
+        &self,
+        endpoint: &Endpoint,
+        name: &str,
+        scope: &Scope,
+        blob: &Blob,
+        begun: Begun,
+    ) -> Result<(), Fault> {
+        match self.send_whole(endpoint, scope, begun.place, blob).await {
             // The codes by which a registry, or a proxy before it, refuses a body that it finds too large.
             Err(Fault::Status { code: 411 | 413, .. }) if blob.size > 0 => {
                 tracing::debug!(blob = %blob.digest, "the registry does not take it in one piece");
-                self.send_in_pieces(endpoint, name, &scope, blob).await?;
+                self.send_in_pieces(endpoint, name, scope, blob).await
             }
-            other => other?,
+            other => other,
         }
-        Ok(BlobUpload::Sent)
     }
 
     async fn send_whole(
@@ -255,13 +295,25 @@ impl Client {
             &[202],
         )
         .await?;
-        let least = answer
-            .header("oci-chunk-min-length")
-            .and_then(|text| text.parse::<u64>().ok());
-        let piece = PIECE.max(least.unwrap_or(0)).min(MAX_PIECE);
-        let mut place = next_place(&answer)?;
+        let begun = Begun::read(&answer)?;
         answer.discard().await;
-        let mut offset = 0;
+        self.send_from(endpoint, scope, blob, begun, None).await
+    }
+
+    /// Sends a blob in pieces from where its upload is.
+    async fn send_from(
+        &self,
+        endpoint: &Endpoint,
+        scope: &Scope,
+        blob: &Blob,
+        begun: Begun,
+        kept: Option<Kept<'_>>,
+    ) -> Result<(), Fault> {
+        let Begun {
+            mut place,
+            mut offset,
+            piece,
+        } = begun;
         while offset < blob.size {
             let length = piece.min(blob.size - offset);
             let ask = Ask::new(Method::PATCH, Place::Url(place), scope.clone())
@@ -274,6 +326,9 @@ impl Client {
             )
             .await?;
             place = next_place(&answer)?;
+            if let Some(kept) = kept {
+                kept.note(Some(&place));
+            }
             answer.discard().await;
             offset += length;
         }
@@ -285,6 +340,71 @@ impl Client {
         .payload(Payload::Bytes(Bytes::new()));
         let answer = self.transport.send(endpoint, &ask, &self.counters).await?;
         expect(answer, &[201, 204]).await.map(drop)
+    }
+
+    /// Sends a blob whose upload has begun, and keeps how far that is. A registry that takes no pieces gets the blob whole.
+    async fn send_kept(
+        &self,
+        endpoint: &Endpoint,
+        scope: &Scope,
+        blob: &Blob,
+        begun: Begun,
+        kept: Kept<'_>,
+    ) -> Result<(), Fault> {
+        kept.note(Some(&begun.place));
+        let place = begun.place.clone();
+        let sent = self.send_from(endpoint, scope, blob, begun, Some(kept)).await;
+        match sent {
+            Err(Fault::Status {
+                code: 400 | 404 | 405 | 411 | 415 | 501,
+                ..
+            }) => {
+                kept.note(None);
+                self.send_whole(endpoint, scope, place, blob).await
+            }
+            Ok(()) => {
+                kept.note(None);
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Goes on with an upload that was stopped; `false` if there is none any more, or it does not come to its end.
+    async fn goes_on(
+        &self,
+        endpoint: &Endpoint,
+        scope: &Scope,
+        blob: &Blob,
+        kept: Kept<'_>,
+    ) -> Result<bool, Fault> {
+        let Some(place) = kept.place() else {
+            return Ok(false);
+        };
+        let ask = Ask::new(Method::GET, Place::Url(place), scope.clone());
+        let answer = self.transport.send(endpoint, &ask, &self.counters).await?;
+        let begun = match answer.status().as_u16() {
+            204 => Begun::resumed(&answer).filter(|begun| begun.offset <= blob.size),
+            _ => None,
+        };
+        answer.discard().await;
+        let Some(begun) = begun else {
+            kept.note(None);
+            return Ok(false);
+        };
+        tracing::debug!(blob = %blob.digest, at = begun.offset, "an upload goes on");
+        match self.send_from(endpoint, scope, blob, begun, Some(kept)).await {
+            Ok(()) => {
+                kept.note(None);
+                Ok(true)
+            }
+            // The upload is not what was thought.
+            Err(Fault::Status { code: 400..=499, .. }) => {
+                kept.note(None);
+                Ok(false)
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
     /// Puts a manifest into `repository` under `name`, a tag or its own digest.
@@ -386,36 +506,6 @@ async fn expect(answer: Answer, statuses: &[u16]) -> Result<Answer, Fault> {
     } else {
         Err(answer.into_fault().await)
     }
-}
-
-/// Where an upload goes on. Registries behind a proxy that ends TLS often say `http` for themselves.
-fn next_place(answer: &Answer) -> Result<Url, Fault> {
-    let location = answer.header(LOCATION.as_str()).unwrap_or_default();
-    let wrong = || {
-        Fault::Protocol(format!(
-            "the registry names {location:?} as the place of an upload"
-        ))
-    };
-    let mut next = answer.url().join(location).map_err(|_| wrong())?;
-    if location.is_empty() || !matches!(next.scheme(), "http" | "https") {
-        return Err(wrong());
-    }
-    if answer.url().scheme() == "https" && next.scheme() == "http" {
-        if next.host_str() != answer.url().host_str() {
-            return Err(Fault::Protocol(format!(
-                "upload to {} without TLS",
-                authority(&next)
-            )));
-        }
-        next.set_scheme("https").map_err(|()| wrong())?;
-        next.set_port(answer.url().port()).map_err(|()| wrong())?;
-    }
-    Ok(next)
-}
-
-fn with_digest(mut place: Url, digest: &Digest) -> Url {
-    place.query_pairs_mut().append_pair("digest", &digest.to_string());
-    place
 }
 
 impl Client {

@@ -75,6 +75,8 @@ pub(crate) struct Ask {
     pub(crate) blob: Option<Digest>,
     /// Whether it counts among the whole-blob streams.
     pub(crate) stream: bool,
+    /// For so long the registry may work before it answers, beyond what the budget allows.
+    pub(crate) slack: Duration,
 }
 
 /// Where a request goes.
@@ -170,6 +172,7 @@ impl Ask {
             scope,
             blob: None,
             stream: false,
+            slack: Duration::ZERO,
         }
     }
 
@@ -411,7 +414,9 @@ impl Transport {
                 .insert(CONTENT_LENGTH, HeaderValue::from(length));
         }
         counters.waits(Wait::Head);
-        let answer = execute(&self.pools, request, way, &self.config.budget, counters).await?;
+        let mut budget = self.config.budget.clone();
+        budget.response_timeout += ask.slack;
+        let answer = execute(&self.pools, request, way, &budget, counters).await?;
         counters.waits(Wait::Body);
         counters.sent(length);
         Ok(answer)

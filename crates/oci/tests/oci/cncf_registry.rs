@@ -5,6 +5,8 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use xebec_format::digest::{Digest, Digester};
@@ -13,6 +15,7 @@ use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
 use xebec_oci::{BlobSource, BlobUpload, Platform, Reference, Repository};
 use xebec_testkit::compression::Compression;
 
+use crate::push::Kept;
 use crate::support::{client, manifest_of, noise};
 
 /// A program in `PATH` or where Go installs.
@@ -162,6 +165,39 @@ async fn reads_what_skopeo_pushed() {
     }
     assert_eq!(client.stats().retries, 0);
     assert_eq!(client.ranges_honoured(&registry.host), Some(true));
+}
+
+/// The program that pushes is gone in the middle of a piece.
+#[tokio::test(flavor = "multi_thread")]
+async fn goes_on_with_a_push_that_was_stopped() {
+    let Some(registry) = registry() else { return };
+    let repository = Repository::new(&registry.host, "team/app").unwrap();
+    let blob = Bytes::from(noise(1 << 20).repeat(70));
+    let kept = Arc::new(Kept::default());
+    let pushing = tokio::spawn({
+        let (repository, blob, kept) = (repository.clone(), blob.clone(), kept.clone());
+        async move {
+            let source = BlobSource::Bytes(blob);
+            client()
+                .push_blob_keeping(&repository, source, None, Some(&*kept))
+                .await
+        }
+    });
+    while kept.notes() < 3 && !pushing.is_finished() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    pushing.abort();
+    let _ = pushing.await;
+    assert!(!kept.is_over(), "it had ended before it was stopped");
+    let client = client();
+    let pushed = client
+        .push_blob_keeping(&repository, BlobSource::Bytes(blob.clone()), None, Some(&*kept))
+        .await
+        .unwrap();
+    assert_eq!(pushed, (Digest::of(&blob), BlobUpload::Sent));
+    assert!(kept.is_over());
+    let sent = client.stats().bytes_sent;
+    assert!(sent <= (70 - 32) << 20, "{sent} bytes were sent again");
 }
 
 #[tokio::test]

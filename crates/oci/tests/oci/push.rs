@@ -1,10 +1,13 @@
 //! Pushing and attaching, to registries with and without the referrers API.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
 use xebec_format::digest::Digest;
 use xebec_oci::manifest::{Descriptor, ImageManifest};
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
-use xebec_oci::{BlobSource, BlobUpload, Client, ClientError, Platform, Repository};
+use xebec_oci::{BlobSource, BlobUpload, Client, ClientError, Platform, Repository, Uploads};
 use xebec_testkit::registry::{Access, Fault, FaultyRegistry, Options, When};
 
 use crate::support::{Image, NAME, client, manifest_of, noise, put_image, repository, tagged};
@@ -121,6 +124,130 @@ async fn pieces_where_one_is_too_large_and_again_where_it_broke() {
         client.push_blob(&repository, small, None).await.unwrap().1,
         BlobUpload::Sent
     );
+}
+
+/// Keeps the place of one upload.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    place: Mutex<Option<String>>,
+    notes: AtomicUsize,
+}
+
+impl Kept {
+    fn at(place: &str) -> Self {
+        Self {
+            place: Mutex::new(Some(place.to_owned())),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn notes(&self) -> usize {
+        self.notes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.place.lock().unwrap().is_none()
+    }
+}
+
+impl Uploads for Kept {
+    fn place(&self, _repository: &Repository, _blob: &Digest) -> Option<String> {
+        self.place.lock().unwrap().clone()
+    }
+
+    fn goes_on(&self, _repository: &Repository, _blob: &Digest, place: Option<&str>) {
+        self.notes.fetch_add(1, Ordering::Relaxed);
+        *self.place.lock().unwrap() = place.map(str::to_owned);
+    }
+}
+
+/// Pieces of 16 MiB are sent, of which two come before the registry is away.
+#[tokio::test]
+async fn a_push_that_was_stopped_goes_on_where_it_was() {
+    let registry = FaultyRegistry::start().unwrap();
+    let (blob, repository) = (noise(1 << 20).repeat(40), repository(&registry));
+    let source = || BlobSource::Bytes(blob.clone().into());
+    let kept = Kept::default();
+    registry.inject(When::any().method("PATCH").skip(2).times(1000), Fault::Reset(0));
+    let stopped = client()
+        .push_blob_keeping(&repository, source(), None, Some(&kept))
+        .await;
+    stopped.unwrap_err();
+    assert!(!kept.is_over());
+    registry.clear_faults();
+    registry.clear_log();
+    let again = client();
+    let (digest, upload) = again
+        .push_blob_keeping(&repository, source(), None, Some(&kept))
+        .await
+        .unwrap();
+    assert_eq!(upload, BlobUpload::Sent);
+    assert!(registry.blob(NAME, &digest).unwrap() == blob);
+    assert_eq!(again.stats().bytes_sent, 8 << 20);
+    assert!(kept.is_over());
+    // A blob of one piece is sent in one request, and nothing is kept of it.
+    let before = kept.notes();
+    let small = BlobSource::Bytes(noise(1000).into());
+    again
+        .push_blob_keeping(&repository, small, None, Some(&kept))
+        .await
+        .unwrap();
+    assert_eq!(kept.notes(), before);
+}
+
+#[tokio::test]
+async fn a_push_begins_anew_where_its_upload_is_gone_or_another_one() {
+    let registry = FaultyRegistry::start().unwrap();
+    let (blob, repository) = (noise(1 << 20).repeat(20), repository(&registry));
+    let url = |path: &str| format!("http://{}/v2/{NAME}/blobs/uploads/{path}", registry.host());
+    // One of other bytes, as if the file had been another one.
+    let kept = Kept::default();
+    registry.inject(When::any().method("PATCH").skip(1).times(1000), Fault::Reset(0));
+    let other = BlobSource::Bytes(noise(3 << 20).repeat(8).into());
+    let stopped = client()
+        .push_blob_keeping(&repository, other, None, Some(&kept))
+        .await;
+    stopped.unwrap_err();
+    registry.clear_faults();
+    for kept in [
+        Kept::at(&url("77?state=x")),
+        Kept::at("ftp://nowhere/"),
+        Kept::at("no place"),
+        kept,
+    ] {
+        assert!(!kept.is_over());
+        let source = BlobSource::Bytes(blob.clone().into());
+        let pushed = client()
+            .push_blob_keeping(&repository, source, None, Some(&kept))
+            .await
+            .unwrap();
+        assert_eq!(pushed.1, BlobUpload::Sent);
+        assert!(registry.blob(NAME, &pushed.0).unwrap() == blob);
+        assert!(kept.is_over());
+        registry.remove_blob(NAME, &pushed.0);
+    }
+}
+
+/// A registry, or a proxy before it, that takes no pieces.
+#[tokio::test]
+async fn a_registry_that_takes_no_pieces_gets_all_at_once() {
+    let registry = FaultyRegistry::start().unwrap();
+    let (blob, repository) = (noise(1 << 20).repeat(20), repository(&registry));
+    registry.inject(
+        When::any().method("PATCH").times(1000),
+        Fault::Status {
+            code: 405,
+            retry_after: None,
+        },
+    );
+    let kept = Kept::default();
+    let source = BlobSource::Bytes(blob.clone().into());
+    let pushed = client()
+        .push_blob_keeping(&repository, source, None, Some(&kept))
+        .await
+        .unwrap();
+    assert!(registry.blob(NAME, &pushed.0).unwrap() == blob);
+    assert!(kept.is_over());
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod fallback_tag;
 mod lists;
 mod manifests;
 mod part;
+mod push;
 mod quota;
 mod referrers;
 mod reply;
@@ -148,7 +149,9 @@ async fn routed(registry: &Registry, parts: &Parts, body: &mut RequestBody, rout
 fn needs(route: &Route, method: &Method) -> Vec<Need> {
     let (repository, action) = match route {
         Route::Catalog => (String::new(), Action::Catalog),
-        Route::Uploads(repository) | Route::Upload(repository, _) => (repository.to_string(), Action::Push),
+        Route::Uploads(repository) | Route::Upload(repository, _) | Route::Push(repository) => {
+            (repository.to_string(), Action::Push)
+        }
         Route::Start(repository) | Route::Watch(repository) | Route::Discovery(Some(repository)) => {
             (repository.to_string(), Action::Pull)
         }
@@ -193,6 +196,7 @@ async fn carried_out(call: &mut Call<'_>, route: &Route) -> Outcome {
         Route::Referrers(repository, subject) => referrers::list(call, repository, subject).await,
         Route::Start(repository) => start::answer(call, repository).await,
         Route::Watch(repository) => watch::answer(call, repository),
+        Route::Push(repository) => push::answer(call, repository).await,
         Route::Discovery(_) => Ok(start::discovery()),
         // Answered before anybody is recognized.
         Route::Token | Route::Health | Route::Ready | Route::Metrics => {

@@ -54,8 +54,8 @@ fn invalid(error: &dyn std::error::Error) -> ApiError {
 pub(crate) fn discovery() -> Answer {
     reply::json(&json!({"extensions": [{
         "name": xebec_native::EXTENSION,
-        "description": "answers all requests of a start at once, and tells what changes in a repository",
+        "description": "answers all requests of a start at once, tells what changes in a repository, and takes layers without what it has of them",
         "url": concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs/formats/native-service.md"),
-        "endpoints": [xebec_native::START, xebec_native::WATCH],
+        "endpoints": [xebec_native::START, xebec_native::WATCH, xebec_native::PUSH],
     }]}))
 }

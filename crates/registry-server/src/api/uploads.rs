@@ -254,7 +254,8 @@ fn progress(status: StatusCode, repository: &RepositoryName, id: &UploadId, size
     }
 }
 
-fn created(repository: &RepositoryName, digest: &Digest) -> Answer {
+/// The answer to a blob that is here now.
+pub(crate) fn created(repository: &RepositoryName, digest: &Digest) -> Answer {
     let place = format!("/v2/{repository}/blobs/{}", percent_encode(&digest.to_string()));
     let answer = reply::with(reply::status(StatusCode::CREATED), LOCATION, place);
     reply::with_digest(reply::with(answer, CONTENT_LENGTH, "0"), digest)

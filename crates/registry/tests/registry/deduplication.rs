@@ -121,7 +121,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-async fn take_apart(store: &Store) {
+pub(crate) async fn take_apart(store: &Store) {
     let deduplicator = Deduplicator::new(store.clone(), settings(), Arc::new(Notify::new()));
     while let Some((blob, done)) = deduplicator.work_once().await.unwrap() {
         assert_eq!(done, Done::Recorded, "{}", blob.digest);

@@ -26,6 +26,7 @@ mod modes;
 mod moving;
 mod pages;
 mod protected;
+mod pushing;
 mod redirects;
 #[path = "../../../indexing/tests/indexing/referring.rs"]
 mod referring;

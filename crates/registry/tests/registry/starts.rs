@@ -200,7 +200,11 @@ async fn hosts_find_the_service_by_a_header_and_by_discovery() {
         let answer: Value = serde_json::from_str(&registry.get(path).await.text().await.unwrap()).unwrap();
         let extension = &answer["extensions"][0];
         assert_eq!(extension["name"], "_xebec");
-        let endpoints = json!(["_xebec/start/answer", "_xebec/watch/changes"]);
+        let endpoints = json!([
+            "_xebec/start/answer",
+            "_xebec/watch/changes",
+            "_xebec/push/layers"
+        ]);
         assert_eq!(extension["endpoints"], endpoints);
         assert!(extension["url"].as_str().unwrap().starts_with("https://"));
     }

@@ -416,6 +416,11 @@ fn upload(
     else {
         return Reply::error(404, "BLOB_UPLOAD_UNKNOWN");
     };
+    if head.method == "GET" {
+        return Reply::new(204)
+            .with("range", format!("0-{}", data.len().saturating_sub(1)))
+            .with("location", place(number));
+    }
     data.extend_from_slice(body);
     if head.method == "PATCH" {
         return Reply::new(202)

@@ -44,7 +44,7 @@ pub(super) fn check_registry(registry: &str) -> Result<(), ReferenceError> {
 }
 
 /// Splits `host[:port]`; an IPv6 address is in brackets, which stay part of the host.
-pub(crate) fn split_host_port(authority: &str) -> Option<(&str, Option<&str>)> {
+pub fn split_host_port(authority: &str) -> Option<(&str, Option<&str>)> {
     if authority.starts_with('[') {
         let end = authority.find(']')? + 1;
         let (host, rest) = authority.split_at_checked(end)?;

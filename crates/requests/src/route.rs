@@ -6,7 +6,8 @@
 
 use std::fmt;
 
-use xebec_store::{Digest, RepositoryName, Tag, UploadId};
+use xebec_names::{InvalidName, RepositoryName, Tag, UploadId};
+use xebec_objects::{Digest, InvalidDigest};
 
 /// The longest path that is read: a repository's name of 255 bytes, a digest of SHA-512, and room for what is encoded.
 pub const MAX_PATH: usize = 2048;
@@ -52,6 +53,8 @@ pub enum Route {
     Start(RepositoryName),
     /// `/v2/NAME/_xebec/watch/changes`: what changes there, as it happens.
     Watch(RepositoryName),
+    /// `/v2/NAME/_xebec/push/layers`: layers are put together of what is here and what comes.
+    Push(RepositoryName),
     /// `/v2/_oci/ext/discover`, for all repositories or one: which endpoints there are beyond the specification.
     Discovery(Option<RepositoryName>),
     /// `/token`: where tokens are given out.
@@ -127,14 +130,9 @@ impl Route {
             ("blobs", "uploads") => Ok(Self::Uploads(repository(name)?)),
             ("blobs", _) => Ok(Self::Blob(repository(name)?, digest(last)?)),
             ("referrers", _) => Ok(Self::Referrers(repository(name)?, digest(last)?)),
-            ("start", "answer") => {
-                let name = name.strip_suffix("/_xebec").ok_or(RouteError::Unknown)?;
-                Ok(Self::Start(repository(name)?))
-            }
-            ("watch", "changes") => {
-                let name = name.strip_suffix("/_xebec").ok_or(RouteError::Unknown)?;
-                Ok(Self::Watch(repository(name)?))
-            }
+            ("start", "answer") => Ok(Self::Start(native(name)?)),
+            ("watch", "changes") => Ok(Self::Watch(native(name)?)),
+            ("push", "layers") => Ok(Self::Push(native(name)?)),
             ("ext", "discover") => {
                 let name = name.strip_suffix("/_oci").ok_or(RouteError::Unknown)?;
                 Ok(Self::Discovery(Some(repository(name)?)))
@@ -147,7 +145,7 @@ impl Route {
                     id => id
                         .parse()
                         .map(|id| Self::Upload(name, id))
-                        .map_err(|error: xebec_store::InvalidName| RouteError::Upload(error.to_string())),
+                        .map_err(|error: InvalidName| RouteError::Upload(error.to_string())),
                 }
             }
             _ => Err(RouteError::Unknown),
@@ -164,7 +162,8 @@ impl Route {
             | Self::Upload(name, _)
             | Self::Referrers(name, _)
             | Self::Start(name)
-            | Self::Watch(name) => Some(name),
+            | Self::Watch(name)
+            | Self::Push(name) => Some(name),
             Self::Discovery(name) => name.as_ref(),
             Self::Ping | Self::Catalog | Self::Token | Self::Health | Self::Ready | Self::Metrics => None,
         }
@@ -182,6 +181,7 @@ impl Route {
             Self::Referrers(..) => "referrers",
             Self::Start(_) => "start",
             Self::Watch(_) => "watch",
+            Self::Push(_) => "push",
             Self::Discovery(_) => "discovery",
             Self::Token => "token",
             Self::Health | Self::Ready | Self::Metrics => "status",
@@ -197,6 +197,7 @@ impl Route {
             Self::Upload(..) => "GET, HEAD, PATCH, PUT, DELETE",
             Self::Token => "GET, HEAD, POST",
             Self::Watch(_) => "GET",
+            Self::Push(_) => "GET, POST, PUT",
             _ => "GET, HEAD",
         }
     }
@@ -218,18 +219,23 @@ impl Reference {
         }
         text.parse()
             .map(Self::Tag)
-            .map_err(|error: xebec_store::InvalidName| RouteError::Tag(error.to_string()))
+            .map_err(|error: InvalidName| RouteError::Tag(error.to_string()))
     }
 }
 
 fn repository(name: &str) -> Result<RepositoryName, RouteError> {
     name.parse()
-        .map_err(|error: xebec_store::InvalidName| RouteError::Name(error.to_string()))
+        .map_err(|error: InvalidName| RouteError::Name(error.to_string()))
+}
+
+/// The repository of an endpoint beyond the specification.
+fn native(name: &str) -> Result<RepositoryName, RouteError> {
+    repository(name.strip_suffix("/_xebec").ok_or(RouteError::Unknown)?)
 }
 
 fn digest(text: &str) -> Result<Digest, RouteError> {
     text.parse()
-        .map_err(|error: xebec_store::InvalidDigest| RouteError::Digest(error.to_string()))
+        .map_err(|error: InvalidDigest| RouteError::Digest(error.to_string()))
 }
 
 /// The path with each `%XX` as the byte that it stands for.
@@ -315,6 +321,10 @@ mod tests {
         assert_eq!(
             parsed(&format!("/v2/a/b/{}", xebec_native::WATCH)),
             Route::Watch(name("a/b"))
+        );
+        assert_eq!(
+            parsed(&format!("/v2/a/b/{}", xebec_native::PUSH)),
+            Route::Push(name("a/b"))
         );
         assert_eq!(parsed("/v2/_oci/ext/discover"), Route::Discovery(None));
         let discovery = Route::Discovery(Some(name("a/b")));

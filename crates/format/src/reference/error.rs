@@ -1,6 +1,6 @@
 //! Says why a text names no image.
 
-use xebec_format::digest::DigestError;
+use crate::digest::DigestError;
 
 /// Why a text names no image.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

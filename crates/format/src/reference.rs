@@ -10,20 +10,20 @@ mod grammar;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::digest::Digest;
+use crate::docker_hub::{DOCKER_HUB, registry_name};
 use serde::{Deserialize, Serialize};
-use xebec_format::digest::Digest;
-use xebec_format::docker_hub::{DOCKER_HUB, registry_name};
 
-pub(crate) use error::ReferenceError;
-pub(crate) use grammar::split_host_port;
+pub use error::ReferenceError;
+pub use grammar::split_host_port;
 use grammar::{check_name, check_registry, check_tag, is_host};
 
 /// The registry that is meant when a reference names none.
-pub(crate) const DEFAULT_REGISTRY: &str = DOCKER_HUB;
+pub const DEFAULT_REGISTRY: &str = DOCKER_HUB;
 /// The tag that is meant when a reference has neither tag nor digest.
-pub(crate) const DEFAULT_TAG: &str = "latest";
+pub const DEFAULT_TAG: &str = "latest";
 /// Longest host and path together, in bytes (distribution's `NameTotalLengthMax`).
-pub(crate) const MAX_NAME_LENGTH: usize = 255;
+pub const MAX_NAME_LENGTH: usize = 255;
 
 /// A repository in a registry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -230,8 +230,8 @@ impl<'de> Deserialize<'de> for Reference {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::docker_hub::DOCKER_HUB_NAMES;
     use proptest::prelude::*;
-    use xebec_format::docker_hub::DOCKER_HUB_NAMES;
 
     const DIGEST: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
