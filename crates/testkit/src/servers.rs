@@ -121,7 +121,10 @@ fn start_postgres(programs: &Path, directory: &Path, settings: &[&str], inside: 
     };
     let mut server = Command::new(program);
     server.args(arguments).arg(make);
-    server.args(user.split(' ')).arg("--").arg(format!("{programs}/postgres"));
+    server
+        .args(user.split(' '))
+        .arg("--")
+        .arg(format!("{programs}/postgres"));
     server.arg("-D").arg(&data).arg("-k").arg(directory);
     for setting in [&["listen_addresses="], settings].concat() {
         server.args(["-c", setting]);

@@ -1,9 +1,9 @@
 //! Pushing and attaching, to registries with and without the referrers API.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use xebec_format::digest::Digest;
 use xebec_oci::manifest::{Descriptor, ImageManifest};
 use xebec_oci::media_type::{OCI_EMPTY, OCI_MANIFEST};
@@ -146,18 +146,18 @@ impl Kept {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.place.lock().unwrap().is_none()
+        self.place.lock().is_none()
     }
 }
 
 impl Uploads for Kept {
     fn place(&self, _repository: &Repository, _blob: &Digest) -> Option<String> {
-        self.place.lock().unwrap().clone()
+        self.place.lock().clone()
     }
 
     fn goes_on(&self, _repository: &Repository, _blob: &Digest, place: Option<&str>) {
         self.notes.fetch_add(1, Ordering::Relaxed);
-        *self.place.lock().unwrap() = place.map(str::to_owned);
+        *self.place.lock() = place.map(str::to_owned);
     }
 }
 

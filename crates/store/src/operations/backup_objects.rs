@@ -155,10 +155,9 @@ impl<'a> Copier<'a> {
         let mut sought = Sought::default();
         let is_taken = self.take_named(&object.key, object, to, &mut sought).await?
             || self.take_otherwise(kind, object, to, &mut sought).await?;
-        if sought.is_main_damaged || (!is_taken && sought.away.is_none()) {
-            if let Some(owner) = self.owner(kind, object).await? {
-                self.store.note_damage(owner, &object.key).await?;
-            }
+        let is_known = sought.is_main_damaged || (!is_taken && sought.away.is_none());
+        if is_known && let Some(owner) = self.owner(kind, object).await? {
+            self.store.note_damage(owner, &object.key).await?;
         }
         if !is_taken {
             self.put_down(Lacking {
