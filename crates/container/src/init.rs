@@ -137,6 +137,15 @@ mod tests {
             std::os::unix::process::CommandExt::arg0(&mut sleep, "sleep");
             let mut sleep = sleep.spawn().unwrap();
             let pid = Pid::from_child(&sleep);
+            // The kernel lets this process go on before it has named the other one.
+            let name = program.file_name().unwrap().to_str().unwrap();
+            let comm = format!("/proc/{}/comm", pid.as_raw_pid());
+            for _ in 0..1000 {
+                if std::fs::read_to_string(&comm).unwrap().trim_end() == name {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
             let init = Init {
                 pid: pid.as_raw_pid(),
                 pidfd: open_child(pid).unwrap(),
