@@ -40,7 +40,8 @@ pub(crate) struct CommitArgs {
 /// `xebec push`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
-    xebec push web:2 mirror.example.com/team/web:2      to another registry, under another name")]
+    xebec push web:2 mirror.example.com/team/web:2      to another registry, under another name\n\n\
+    An xebec-registry that keeps each file once gets only the files of a new layer that it lacks.")]
 pub(crate) struct PushArgs {
     /// The image, by the name that it was committed by, or by its manifest's digest.
     pub(crate) image: String,
