@@ -189,7 +189,11 @@ impl Store {
             })?;
         let is_last = !objects.writes_late() || since.saturating_add(self.grace()) < now();
         let delete = objects.delete(&object, progress.as_deref());
-        let deleted = self.noted(&place, within(self.place_patience(), delete).await);
+        let deleted = match within(self.place_patience(), delete).await {
+            Err(error) if error.kind() == ErrorKind::TimedOut => self.noted(&place, Err(error)),
+            // One that refuses has answered.
+            answer => answer,
+        };
         deleted.map_err(|source| match source.kind() {
             // Its directory or server hangs: nothing else there is deleted either.
             ErrorKind::TimedOut => StoreError::Place { place, source },

@@ -9,6 +9,9 @@ use crate::records::objects::{self, Kind};
 use crate::replicas::{Owner, Replica};
 use crate::store::Store;
 
+/// So many copies are looked into at the same time. What is found of others meanwhile is left to a scrub.
+const LOOKS: usize = 2;
+
 impl Store {
     /// Has somebody look in the background into what a reader found of a copy of an object: a replica, or the one on the main place. Of each, one does at a time.
     pub(super) fn look_into_soon(&self, name: &str, replica: Option<&Replica>, error: &io::Error) {
@@ -16,9 +19,11 @@ impl Store {
             return;
         }
         let copy = replica.map_or(name, |replica| &replica.key).to_owned();
-        if !self.inner.looked_into.lock().insert(copy.clone()) {
+        let mut looked_into = self.inner.looked_into.lock();
+        if looked_into.len() >= LOOKS || !looked_into.insert(copy.clone()) {
             return;
         }
+        drop(looked_into);
         let (store, name, replica) = (self.giving_up(), name.to_owned(), replica.cloned());
         tokio::spawn(async move {
             let noted = match &replica {
@@ -78,7 +83,7 @@ impl Store {
             Owner::Recipe(digest) => {
                 let recipe = self.recipe(&digest).await?;
                 if let Some(recipe) = recipe.filter(|recipe| recipe.object == name) {
-                    self.note_recipe_damaged(&recipe).await?;
+                    self.judge_recipe(&recipe).await?;
                 }
             }
         }

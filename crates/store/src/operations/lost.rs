@@ -106,14 +106,22 @@ impl Store {
     async fn note_as(&self, blob: &Blob, found: Found) -> Result<bool> {
         match found {
             Found::Whole(_) => Ok(false),
-            Found::NoRecipe(recipe) => self.note_recipe_damaged(&recipe).await,
+            Found::NoRecipe(recipe) => {
+                let finding = self.judge_recipe(&recipe).await?;
+                Ok(matches!(finding, Some(Finding::Damaged(_))))
+            }
             Found::NoPack(pack) => self.note_pack_damaged(pack).await,
             Found::Nothing => self.note_nothing(blob).await,
         }
     }
 
-    /// Whether an intact blob without right bytes is kept by its recipe from now on, which gives them.
-    pub(super) async fn is_given_up(&self, blob: &Blob) -> Result<bool> {
+    /// Looks for the cause of what the object of an intact blob is said to be. One without right bytes is kept by its recipe from now on, if that
+    /// gives them.
+    pub(super) async fn judge_blob(&self, blob: &Blob, held: &Held) -> Result<Finding> {
+        let seen = match self.recover(held).await {
+            Finding::Damaged(seen) => seen,
+            finding => return Ok(finding),
+        };
         let apart = Blob {
             object: None,
             ..blob.clone()
@@ -121,13 +129,14 @@ impl Store {
         let recipe = self.recipe(&blob.digest).await?;
         let recipe = recipe.filter(|recipe| !recipe.is_damaged);
         let is_exact = match (self.inner.restorer.get(), recipe) {
-            (Some(restorer), Some(_)) => restorer
-                .is_exact(&self.giving_up(), &apart)
-                .await
-                .unwrap_or(false),
-            _ => false,
+            (Some(restorer), Some(_)) => restorer.is_exact(&self.giving_up(), &apart).await,
+            _ => Ok(false),
         };
-        Ok(is_exact && self.give_up_intact(blob).await?)
+        Ok(match is_exact {
+            Ok(true) if self.give_up_intact(blob).await? => Finding::Mended,
+            Ok(_) => Finding::Damaged(seen),
+            Err(error) => Finding::Unknown(error.to_string()),
+        })
     }
 
     /// Lets the object of a blob go that is gone or wrong, if it still has it, and a recipe that the records call sound.
@@ -153,8 +162,7 @@ impl Store {
 
     async fn note_nothing(&self, blob: &Blob) -> Result<bool> {
         let seen = match Held::of_blob(blob) {
-            Some(held) => match self.recover(&held).await {
-                Finding::Damaged(_) if self.is_given_up(blob).await? => return Ok(false),
+            Some(held) => match self.judge_blob(blob, &held).await? {
                 Finding::Damaged(seen) => seen,
                 _ => return Ok(false),
             },

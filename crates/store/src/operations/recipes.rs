@@ -154,21 +154,26 @@ impl Store {
     /// # Errors
     /// If the database fails.
     pub async fn note_recipe_damaged(&self, recipe: &RecipeRecord) -> Result<bool> {
-        Ok(matches!(
-            self.judge_recipe(recipe).await?,
-            Some(Finding::Damaged(_))
-        ))
+        match self.recover(&Held::of_recipe(recipe)).await {
+            Finding::Damaged(seen) => self.note_recipe(recipe, Some(seen)).await,
+            // Other bytes than the blob's come out of it.
+            Finding::Sound => self.note_recipe(recipe, None).await,
+            Finding::Mended | Finding::Unknown(_) => Ok(false),
+        }
     }
 
-    /// Looks for the cause of what a recipe is said to be; none if it is another one by now. If it is damaged, that is noted.
+    /// Looks for the cause of what a recipe's object is said to be; none if it is another one by now. If it is damaged, that is noted.
     pub(super) async fn judge_recipe(&self, recipe: &RecipeRecord) -> Result<Option<Finding>> {
-        let finding = self.recover(&Held::of_recipe(recipe)).await;
-        let seen = match finding {
-            Finding::Damaged(seen) => Some(seen),
-            // Other bytes than the blob's come out of it.
-            Finding::Sound => None,
+        let seen = match self.recover(&Held::of_recipe(recipe)).await {
+            Finding::Damaged(seen) => seen,
             finding => return Ok(Some(finding)),
         };
+        let is_current = self.note_recipe(recipe, Some(seen)).await?;
+        Ok(is_current.then_some(Finding::Damaged(Vec::new())))
+    }
+
+    /// Notes that a recipe is damaged, if no other copies than these have come since; `false` if it is another one by now.
+    async fn note_recipe(&self, recipe: &RecipeRecord, seen: Option<Vec<String>>) -> Result<bool> {
         let noted = recipe.clone();
         let is_current = self
             .write_records("note that a recipe is damaged", move |tx| match &seen {
@@ -183,7 +188,7 @@ impl Store {
                 recipe.object
             );
         }
-        Ok(is_current.then_some(Finding::Damaged(Vec::new())))
+        Ok(is_current)
     }
 
     /// The same of a pack, and all blobs whose recipes need it. Nobody uses its chunks from now on. `false` if it is gone, or if right

@@ -206,14 +206,10 @@ impl Store {
         let mut seen = Vec::new();
         let verdict = match (verdict, Held::of_blob(blob)) {
             (verdict @ (Verdict::Damaged | Verdict::Missing), Some(held)) => {
-                match self.recover(&held).await {
+                match self.judge_blob(blob, &held).await? {
                     Finding::Mended => return self.note_mended(blob, scrubbed).await,
                     Finding::Unknown(why) => Verdict::Unreadable(why),
                     Finding::Sound => Verdict::Sound,
-                    Finding::Damaged(_) if self.is_given_up(blob).await? => {
-                        scrubbed.mended += 1;
-                        return Ok(());
-                    }
                     Finding::Damaged(keys) => {
                         seen = keys;
                         verdict

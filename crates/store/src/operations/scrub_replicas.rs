@@ -145,11 +145,12 @@ impl Store {
                 );
                 Ok(Finding::Mended)
             }
-            // Wrong bytes are not shown to anybody while a place is away.
-            (Verdict::Damaged, _) => Ok(Finding::Damaged(seen)),
-            (Verdict::Missing, _) => Ok(match unread {
-                Some((replica, why)) => Finding::Unknown(format!("on {}: {why}", replica.place)),
-                None => Finding::Damaged(seen),
+            // Wrong bytes are not shown to anybody while a place is away. One who looks since a reader found less waits for a scrub.
+            (of_main, _) => Ok(match unread {
+                Some((replica, why)) if self.gives_up || matches!(of_main, Verdict::Missing) => {
+                    Finding::Unknown(format!("on {}: {why}", replica.place))
+                }
+                _ => Finding::Damaged(seen),
             }),
         }
     }

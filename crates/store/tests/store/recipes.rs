@@ -470,3 +470,33 @@ async fn what_comes_out_of_a_failed_draft_is_why_its_object_was_not_written() {
         assert!(matches!(error, StoreError::Object { .. }), "{error}");
     }
 }
+
+/// The packs may give the blob, once their place answers.
+#[tokio::test]
+async fn a_blob_without_right_bytes_is_not_lost_while_its_packs_cannot_be_read() {
+    for test in engines(no_grace).await {
+        let (store, a, bytes) = (&test.store, name("a"), of_chunks(&[1, 2]));
+        push(store, &a, &bytes).await.unwrap();
+        keep(store, &a, &[&bytes]).await;
+        take_all(store, false).await;
+        let blob = store.any_blob(&digest(&bytes)).await.unwrap().unwrap();
+        std::fs::remove_file(object(test.directory.path(), key(&blob))).unwrap();
+        let slow = Store::open(store.config()).await.unwrap();
+        slow.set_restorer(std::sync::Arc::new(Waiting));
+        assert!(slow.read(&blob, 0..blob.size).await.is_err());
+        let scrubbed = slow.scrub(&ScrubOptions::default(), |_| {}).await.unwrap();
+        let unreadable: Vec<_> = scrubbed.unreadable.into_iter().map(|(blob, _)| blob).collect();
+        assert_eq!(
+            (scrubbed.missing, unreadable),
+            (vec![], vec![blob.digest.clone()])
+        );
+        assert_eq!(slow.blob(&a, &blob.digest).await.unwrap().as_ref(), Some(&blob));
+        // It answers again.
+        let scrubbed = with_toy(store)
+            .scrub(&ScrubOptions::default(), |_| {})
+            .await
+            .unwrap();
+        assert_eq!((scrubbed.missing, scrubbed.mended), (vec![], 1));
+        assert_eq!(contents(store, &blob).await, bytes);
+    }
+}

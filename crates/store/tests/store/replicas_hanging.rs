@@ -9,6 +9,7 @@ use crate::common::*;
 use crate::replicas::*;
 use crate::replicas_away::placed;
 use crate::slow_bucket::*;
+use crate::toy::*;
 use crate::upgrade::raw::Raw;
 use xebec_store::*;
 
@@ -248,5 +249,85 @@ async fn an_object_that_a_read_found_cut_short_on_the_main_place_is_mended_at_on
         }
         assert_ne!(now.object, blob.object, "it has another object");
         assert!(std::fs::read(object(test.directory.path(), key(&now))).unwrap() == bytes);
+    }
+}
+
+/// Until a store that was opened anew has looked into what a reader found.
+async fn look_is_over() {
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+#[tokio::test]
+async fn a_recipe_that_a_read_did_not_find_once_is_not_damaged() {
+    for (test, _elsewhere) in stores().await {
+        let bytes = some_bytes(20_000);
+        let blob = push_apart(&test.store, &name("app"), &bytes).await;
+        let recipe = test.store.recipe(&blob.digest).await.unwrap().unwrap();
+        let bucket = SlowBucket::of(main_objects(&test)).that_pauses(Duration::from_millis(1));
+        let store = with_main_at(&test.store, &bucket.endpoint).await;
+        bucket.miss_one();
+        let read = store.read_object(&recipe.object, 0..recipe.size).await;
+        assert_eq!(read.err().unwrap().kind(), std::io::ErrorKind::NotFound);
+        for _ in 0..100 {
+            if bucket.begun() > 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(bucket.begun(), 1, "it is read again");
+        look_is_over().await;
+        let now = store.recipe(&blob.digest).await.unwrap().unwrap();
+        assert!(!now.is_damaged, "it is there, and has right bytes");
+        // One that restores other bytes is.
+        assert!(store.note_recipe_damaged(&recipe).await.unwrap());
+    }
+}
+
+/// A reader waits for the only right copy longer than one who looks in the background.
+#[tokio::test]
+async fn an_object_that_is_cut_is_not_lost_while_its_other_copy_is_slow() {
+    for (test, elsewhere) in stores().await {
+        let bytes = some_bytes(400_000);
+        let blob = placed(&test.store, &bytes, &["main", "one"]).await;
+        cut(&object(test.directory.path(), key(&blob)));
+        let bucket = SlowBucket::of(elsewhere.path().join("one/objects")).that_pauses(PATIENCE * 2);
+        let store = with_one_at(&test.store, &bucket.endpoint).await;
+        let begun = Instant::now();
+        assert!(contents(&store, &blob).await == bytes);
+        assert!(begun.elapsed() >= PATIENCE * 2);
+        look_is_over().await;
+        assert!(store.blob(&name("app"), &blob.digest).await.unwrap().is_some());
+    }
+}
+
+/// Its place answers, and only keeps what it has for now.
+#[tokio::test]
+async fn a_place_that_refuses_to_delete_is_not_away() {
+    if !crate::backup::is_supported() {
+        return;
+    }
+    for (test, elsewhere) in stores().await {
+        let (store, bytes) = (&test.store, some_bytes(70_000));
+        let gone = placed(store, &bytes[1..], &["main"]).await;
+        let blob = placed(store, &bytes, &["main", "two"]).await;
+        collect(store).await;
+        // Other bytes show who reads them.
+        let [file] = &replica_files(elsewhere.path(), "two")[..] else {
+            panic!("one file");
+        };
+        std::fs::write(file, vec![1; 70_000]).unwrap();
+        let lock = std::fs::File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(object(test.directory.path(), "").join(".lock"));
+        let lock = lock.unwrap();
+        lock.lock().unwrap();
+        let held = held(store, &gone.digest).await;
+        store.place(&held, &wanted(&["two"])).await.unwrap();
+        assert!(store.collect(&CollectOptions::default()).await.unwrap().failed > 0);
+        assert!(contents(store, &blob).await == bytes, "of the main place");
+        drop(lock);
+        assert_eq!(store.collect(&CollectOptions::default()).await.unwrap().failed, 0);
     }
 }

@@ -23,6 +23,8 @@ struct How {
     begun: AtomicUsize,
     /// After so many milliseconds it goes on with an object; never, if 0.
     pause: AtomicU64,
+    /// So many reads of objects find none.
+    missed: AtomicUsize,
     /// Whether it answers nothing at all.
     is_dead: AtomicBool,
 }
@@ -55,6 +57,11 @@ impl SlowBucket {
         self
     }
 
+    /// The next read of an object finds none, although it is there.
+    pub(crate) fn miss_one(&self) {
+        self.how.missed.store(1, Ordering::SeqCst);
+    }
+
     /// It answers nothing from now on.
     pub(crate) fn die(&self) {
         self.how.is_dead.store(true, Ordering::SeqCst);
@@ -80,7 +87,11 @@ fn answer(connection: &mut TcpStream, objects: &Path, how: &How) -> std::io::Res
         return Ok(());
     }
     let key = path.trim_start_matches("/bucket/");
-    let Ok(bytes) = std::fs::read(objects.join(key)) else {
+    let is_read = method == "get" && key != "place";
+    let less = |missed: usize| missed.checked_sub(1).filter(|_| is_read);
+    let is_missed = how.missed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+    let bytes = std::fs::read(objects.join(key)).ok();
+    let Some(bytes) = bytes.filter(|_| is_missed.is_err()) else {
         return connection
             .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
     };
