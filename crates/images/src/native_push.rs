@@ -13,7 +13,7 @@ use xebec_assembly::{RECIPE, pack, take_apart, write_contents};
 use xebec_commit::{CommittedImages, Staged};
 use xebec_format::digest::Digest;
 use xebec_native::push::{Bitmap, Cut, MAX_CONTENTS, MAX_RECIPE, MAX_SOURCES, ParcelHead, Question, Source};
-use xebec_oci::{Client, Descriptor, NativePush, Reference};
+use xebec_oci::{Client, Descriptor, NativePush, NoPush, Reference};
 use xebec_recipe::{Blob, ChunkId, Cutter, Recipe};
 
 use crate::found_image::FoundImage;
@@ -36,10 +36,19 @@ pub(crate) struct Push<'a> {
 
 /// Why a layer is pushed as a blob.
 pub(crate) enum Instead {
-    /// There is nothing to gain, or the registry does not do it.
+    /// There is nothing to gain, or the registry does not do it, or has no time for it now.
     Plain(String),
     /// It did not come of it what should have.
     Failed(String),
+}
+
+impl From<NoPush> for Instead {
+    fn from(refused: NoPush) -> Self {
+        match refused.is_busy() {
+            true => Self::Plain(refused.to_string()),
+            false => Self::Failed(refused.to_string()),
+        }
+    }
 }
 
 impl Push<'_> {
@@ -82,8 +91,7 @@ impl Push<'_> {
             contents: recipe.chunks().map(|(id, length)| (id.0, length)).collect(),
         };
         let asked = question.encode().map_err(|error| failed(&error))?;
-        let here = service.which(asked, question.contents.len()).await;
-        let here = here.map_err(|error| failed(&error))?;
+        let here = service.which(asked, question.contents.len()).await?;
         let too_little = || Instead::Plain("the registry has too little of it".to_owned());
         if here.as_bytes().iter().all(|byte| *byte == 0) {
             return Err(too_little());
@@ -102,8 +110,8 @@ impl Push<'_> {
         }
         // It has no name. It is opened by its descriptor, which `staged` keeps.
         let path = PathBuf::from(format!("/proc/self/fd/{}", staged.file().as_raw_fd()));
-        let sent = service.send(path, length, self.layer.size).await;
-        sent.map(|()| length).map_err(|error| failed(&error))
+        service.send(path, length, self.layer.size).await?;
+        Ok(length)
     }
 
     /// Layers that may have contents of this one.

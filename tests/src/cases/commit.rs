@@ -293,9 +293,9 @@ fn native(world: &World) -> Result<Outcome> {
                 "{pushed}"
             );
         }
-        let again = run(&mut world.xebec(&["push", &name]))?;
-        let again = String::from_utf8_lossy(&again.stdout).into_owned();
-        ensure!(again.contains("was there"), "{again}");
+        let again = json(&mut world.xebec(&["push", "--json", &name]))?;
+        let layer = &again["layers"][1];
+        ensure!(layer["how"] == "existed" && layer["sent"] == 0, "{again}");
         let shown = seen(world, "one")?;
         let host = format!("host-{number}");
         expect_same("another host", &shown, &mounted(world, &host, &name)?)?;

@@ -20,8 +20,10 @@ use crate::reference::Repository;
 use crate::transport::registry::Endpoint;
 use crate::transport::{Ask, Payload, Place};
 
-/// A registry puts at least so many bytes of a layer together in a second: it is waited for that long.
-const SLOWEST: u64 = 4 << 20;
+/// A registry is waited for as long as it may work on a layer: so long, and a second for so many bytes that come, and that the layer has.
+const TIME: Duration = Duration::from_secs(60);
+const SLOWEST_COMING: u64 = 32 << 10;
+const SLOWEST_MADE: u64 = 1 << 20;
 
 /// A registry of Xebec to which layers are pushed.
 #[derive(Debug)]
@@ -33,12 +35,33 @@ pub struct NativePush {
 
 /// Why a layer is pushed as a blob.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NoPush(String);
+#[error("{why}")]
+pub struct NoPush {
+    why: String,
+    is_busy: bool,
+}
+
+impl NoPush {
+    fn because(why: impl ToString) -> Self {
+        Self {
+            why: why.to_string(),
+            is_busy: false,
+        }
+    }
+
+    /// Whether the registry has too much to do now, so that nothing is wrong.
+    pub fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+}
 
 impl From<Fault> for NoPush {
     fn from(fault: Fault) -> Self {
-        Self(fault.to_string())
+        let is_busy = matches!(fault, Fault::Status { code: 429 | 503, .. });
+        Self {
+            is_busy,
+            ..Self::because(fault)
+        }
     }
 }
 
@@ -63,7 +86,8 @@ impl NativePush {
     /// If it puts no layers together.
     pub async fn offer(&self) -> Result<Offer, NoPush> {
         let bytes = self.answer(self.ask(Method::GET), MAX_OFFER).await?.1;
-        serde_json::from_slice(&bytes).map_err(|error| NoPush(format!("its offer cannot be read: {error}")))
+        serde_json::from_slice(&bytes)
+            .map_err(|error| NoPush::because(format!("its offer cannot be read: {error}")))
     }
 
     /// Asks which of so many contents the registry has.
@@ -75,9 +99,9 @@ impl NativePush {
         let ask = ask.payload(Payload::Bytes(question.into()));
         let (kind, bytes) = self.answer(ask, contents.div_ceil(8) as u64).await?;
         if kind != BITMAP_TYPE {
-            return Err(NoPush(format!("it answers with {kind:?}")));
+            return Err(NoPush::because(format!("it answers with {kind:?}")));
         }
-        Bitmap::from_bytes(&bytes, contents).map_err(|error| NoPush(error.to_string()))
+        Bitmap::from_bytes(&bytes, contents).map_err(NoPush::because)
     }
 
     /// Sends a parcel, which is a file of `length` bytes, of a layer of `size` bytes.
@@ -91,7 +115,7 @@ impl NativePush {
             offset: 0,
             length,
         });
-        ask.slack = Duration::from_secs(size / SLOWEST);
+        ask.slack = TIME + Duration::from_secs(length / SLOWEST_COMING + size / SLOWEST_MADE);
         self.answer(ask, 0).await.map(drop)
     }
 
@@ -114,7 +138,7 @@ impl NativePush {
         let mut bytes = Vec::new();
         while let Some(part) = answer.chunk().await? {
             if bytes.len() as u64 + part.len() as u64 > most {
-                return Err(NoPush(format!("its answer has more than {most} bytes")));
+                return Err(NoPush::because(format!("its answer has more than {most} bytes")));
             }
             bytes.extend_from_slice(&part);
         }

@@ -10,6 +10,7 @@
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use bytes::Bytes;
 use reqwest::header::{CONTENT_RANGE, CONTENT_TYPE, HeaderName};
@@ -167,6 +168,7 @@ impl Client {
         let target = self.target(repository, Object::BlobUpload(blob.digest));
         let from = mount_from.filter(|from| from.registry() == repository.registry() && *from != repository);
         let mut failover = self.failover_at_origin(target);
+        let stuck = AtomicU32::new(0);
         loop {
             let endpoint = failover.endpoint();
             // A large upload takes its time; its requests are bounded one by one.
@@ -174,6 +176,7 @@ impl Client {
                 uploads,
                 repository,
                 blob: &blob.digest,
+                stuck: &stuck,
             });
             let pushed = self.push_blob_once(&endpoint, repository, &blob, from, kept);
             match pushed.await {
@@ -231,12 +234,16 @@ impl Client {
             202 => {}
             _ => return Err(answer.into_fault().await),
         }
-        let begun = Begun::read(&answer)?;
+        let mut begun = Begun::read(&answer)?;
         answer.discard().await;
-        match kept {
-            Some(kept) => self.send_kept(endpoint, &scope, blob, begun, kept).await?,
-            None => self.send_at_once(endpoint, name, &scope, blob, begun).await?,
+        if let Some(kept) = kept {
+            if self.send_kept(endpoint, &scope, blob, begun, kept).await? {
+                return Ok(BlobUpload::Sent);
+            }
+            // That upload is gone, or has a part of the blob.
+            begun = self.begin(endpoint, name, &scope).await?;
         }
+        self.send_at_once(endpoint, name, &scope, blob, begun).await?;
         Ok(BlobUpload::Sent)
     }
 
@@ -284,39 +291,33 @@ impl Client {
         scope: &Scope,
         blob: &Blob,
     ) -> Result<(), Fault> {
-        let start = Ask::new(
-            Method::POST,
-            Place::Path(format!("{name}/blobs/uploads/")),
-            scope.clone(),
-        )
-        .payload(Payload::Bytes(Bytes::new()));
-        let answer = expect(
-            self.transport.send(endpoint, &start, &self.counters).await?,
-            &[202],
-        )
-        .await?;
-        let begun = Begun::read(&answer)?;
-        answer.discard().await;
-        self.send_from(endpoint, scope, blob, begun, None).await
+        let mut begun = self.begin(endpoint, name, scope).await?;
+        self.send_from(endpoint, scope, blob, &mut begun, None).await
     }
 
-    /// Sends a blob in pieces from where its upload is.
+    /// Begins another upload.
+    async fn begin(&self, endpoint: &Endpoint, name: &str, scope: &Scope) -> Result<Begun, Fault> {
+        let path = Place::Path(format!("{name}/blobs/uploads/"));
+        let start = Ask::new(Method::POST, path, scope.clone()).payload(Payload::Bytes(Bytes::new()));
+        let answer = self.transport.send(endpoint, &start, &self.counters).await?;
+        let answer = expect(answer, &[202]).await?;
+        let begun = Begun::read(&answer)?;
+        answer.discard().await;
+        Ok(begun)
+    }
+
+    /// Sends a blob in pieces from where its upload is, and notes in `begun` how far that is.
     async fn send_from(
         &self,
         endpoint: &Endpoint,
         scope: &Scope,
         blob: &Blob,
-        begun: Begun,
+        begun: &mut Begun,
         kept: Option<Kept<'_>>,
     ) -> Result<(), Fault> {
-        let Begun {
-            mut place,
-            mut offset,
-            piece,
-        } = begun;
-        while offset < blob.size {
-            let length = piece.min(blob.size - offset);
-            let ask = Ask::new(Method::PATCH, Place::Url(place), scope.clone())
+        while begun.offset < blob.size {
+            let (offset, length) = (begun.offset, begun.piece.min(blob.size - begun.offset));
+            let ask = Ask::new(Method::PATCH, Place::Url(begun.place.clone()), scope.clone())
                 .header(CONTENT_TYPE, "application/octet-stream")
                 .header(CONTENT_RANGE, &format!("{offset}-{}", offset + length - 1))
                 .payload(blob.part(offset, length));
@@ -325,13 +326,14 @@ impl Client {
                 &[202, 204],
             )
             .await?;
-            place = next_place(&answer)?;
+            begun.place = next_place(&answer)?;
             if let Some(kept) = kept {
-                kept.note(Some(&place));
+                kept.note(Some(&begun.place));
             }
             answer.discard().await;
-            offset += length;
+            begun.offset += length;
         }
+        let place = begun.place.clone();
         let ask = Ask::new(
             Method::PUT,
             Place::Url(with_digest(place, &blob.digest)),
@@ -342,29 +344,39 @@ impl Client {
         expect(answer, &[201, 204]).await.map(drop)
     }
 
-    /// Sends a blob whose upload has begun, and keeps how far that is. A registry that takes no pieces gets the blob whole.
+    /// Sends a blob whose upload has begun, and keeps how far that is. `false` if the registry does not take it in pieces, or not to the
+    /// end: then it gets the blob whole.
     async fn send_kept(
         &self,
         endpoint: &Endpoint,
         scope: &Scope,
         blob: &Blob,
-        begun: Begun,
+        mut begun: Begun,
         kept: Kept<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<bool, Fault> {
         kept.note(Some(&begun.place));
-        let place = begun.place.clone();
-        let sent = self.send_from(endpoint, scope, blob, begun, Some(kept)).await;
-        match sent {
+        match self
+            .send_from(endpoint, scope, blob, &mut begun, Some(kept))
+            .await
+        {
+            Ok(()) => {
+                kept.note(None);
+                Ok(true)
+            }
             Err(Fault::Status {
-                code: 400 | 404 | 405 | 411 | 415 | 501,
+                code: 405 | 411 | 415 | 501,
+                ..
+            }) if begun.offset == 0 => {
+                kept.note(None);
+                self.send_whole(endpoint, scope, begun.place, blob).await?;
+                Ok(true)
+            }
+            Err(Fault::Status {
+                code: 400 | 404 | 405 | 409 | 410 | 411 | 415 | 416 | 501,
                 ..
             }) => {
                 kept.note(None);
-                self.send_whole(endpoint, scope, place, blob).await
-            }
-            Ok(()) => {
-                kept.note(None);
-                Ok(())
+                Ok(false)
             }
             Err(fault) => Err(fault),
         }
@@ -378,32 +390,68 @@ impl Client {
         blob: &Blob,
         kept: Kept<'_>,
     ) -> Result<bool, Fault> {
-        let Some(place) = kept.place() else {
+        let Some(place) = kept.place(endpoint) else {
             return Ok(false);
         };
-        let ask = Ask::new(Method::GET, Place::Url(place), scope.clone());
-        let answer = self.transport.send(endpoint, &ask, &self.counters).await?;
-        let begun = match answer.status().as_u16() {
-            204 => Begun::resumed(&answer).filter(|begun| begun.offset <= blob.size),
-            _ => None,
-        };
-        answer.discard().await;
-        let Some(begun) = begun else {
-            kept.note(None);
+        let Some(mut begun) = self.ask_how_far(place, scope, blob, kept).await else {
             return Ok(false);
         };
-        tracing::debug!(blob = %blob.digest, at = begun.offset, "an upload goes on");
-        match self.send_from(endpoint, scope, blob, begun, Some(kept)).await {
+        let at = begun.offset;
+        tracing::debug!(blob = %blob.digest, at, "an upload goes on");
+        match self
+            .send_from(endpoint, scope, blob, &mut begun, Some(kept))
+            .await
+        {
             Ok(()) => {
                 kept.note(None);
                 Ok(true)
             }
-            // The upload is not what was thought.
-            Err(Fault::Status { code: 400..=499, .. }) => {
+            // The upload is not what was thought, unless the registry asks for patience.
+            Err(fault @ Fault::Status { code: 400..=499, .. }) if !fault.is_retryable() => {
+                kept.note(None);
+                Ok(false)
+            }
+            // It says where the upload is, and cannot go on with it.
+            Err(Fault::Status { code: 500, .. }) if begun.offset == at && kept.is_stuck() => {
                 kept.note(None);
                 Ok(false)
             }
             Err(fault) => Err(fault),
+        }
+    }
+
+    /// How far an upload is that was stopped. A place that has no answer after as many tries as any call has is given up, since it may
+    /// never have one again. Its note stays until another upload has begun: the registry may be away only for a while.
+    async fn ask_how_far(&self, place: Url, scope: &Scope, blob: &Blob, kept: Kept<'_>) -> Option<Begun> {
+        let ask = Ask::new(Method::GET, Place::Url(place), scope.clone());
+        let target = self.target(kept.repository, Object::BlobUpload(blob.digest));
+        let mut failover = self.failover_at_origin(target);
+        loop {
+            let endpoint = failover.endpoint();
+            let once = self.transport.send(&endpoint, &ask, &self.counters);
+            let fault = match failover.limit(once).await {
+                Err(fault) => fault,
+                Ok(answer) => match answer.status().as_u16() {
+                    204 => {
+                        let begun = Begun::resumed(&answer).filter(|begun| begun.offset <= blob.size);
+                        answer.discard().await;
+                        if begun.is_none() {
+                            kept.note(None);
+                        }
+                        return begun;
+                    }
+                    400 | 404 | 409 | 410 | 416 => {
+                        answer.discard().await;
+                        kept.note(None);
+                        return None;
+                    }
+                    _ => answer.into_fault().await,
+                },
+            };
+            if let Err(error) = failover.failed(fault).await {
+                tracing::debug!(%error, "an upload that was stopped does not go on");
+                return None;
+            }
         }
     }
 

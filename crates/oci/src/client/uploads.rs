@@ -1,5 +1,7 @@
 //! Where the upload of a blob is, and where it goes on when it was stopped.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use reqwest::Url;
 use reqwest::header::{LOCATION, RANGE};
 use xebec_format::digest::Digest;
@@ -8,11 +10,15 @@ use crate::error::Fault;
 use crate::reference::Repository;
 use crate::transport::authority::authority;
 use crate::transport::http::Answer;
+use crate::transport::registry::Endpoint;
 
 /// Size of a piece when a blob is sent in pieces; proxies commonly refuse bodies above 100 MiB, some above 32.
 pub(super) const PIECE: u64 = 16 << 20;
 /// Largest smallest piece that a registry may ask for (`OCI-Chunk-Min-Length`).
 const MAX_PIECE: u64 = 1 << 30;
+
+/// An upload is given up that takes no further piece so often in one push.
+const MOST_STUCK: u32 = 3;
 
 /// Keeps where uploads go on that are stopped.
 pub trait Uploads: std::fmt::Debug + Send + Sync {
@@ -28,13 +34,22 @@ pub(super) struct Kept<'a> {
     pub(super) uploads: &'a dyn Uploads,
     pub(super) repository: &'a Repository,
     pub(super) blob: &'a Digest,
+    /// How often in this push an upload took no further piece.
+    pub(super) stuck: &'a AtomicU32,
 }
 
 impl Kept<'_> {
-    pub(super) fn place(&self) -> Option<Url> {
+    /// The place, unless it is one without TLS and the registry has TLS: it may have got TLS since.
+    pub(super) fn place(&self, endpoint: &Endpoint) -> Option<Url> {
         let place = self.uploads.place(self.repository, self.blob)?;
         let place = Url::parse(&place).ok();
-        place.filter(|place| matches!(place.scheme(), "http" | "https"))
+        let is_plain = endpoint.server.scheme.get() == Some(&"http");
+        place.filter(|place| place.scheme() == "https" || (is_plain && place.scheme() == "http"))
+    }
+
+    /// The upload takes no further piece: whether that was so too often.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_STUCK
     }
 
     pub(super) fn note(&self, place: Option<&Url>) {

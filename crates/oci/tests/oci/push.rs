@@ -1,5 +1,8 @@
 //! Pushing and attaching, to registries with and without the referrers API.
 
+mod native;
+mod stopped;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
