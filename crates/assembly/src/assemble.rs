@@ -11,6 +11,12 @@ use crate::apart::{Written, fill};
 /// Plain bytes that are passed on at once.
 const PART: usize = 256 << 10;
 
+/// Memory that the description of the compression takes, at most.
+const DESCRIPTION: u64 = 48 << 20;
+/// Plain bytes for each byte of a blob, at most, and for an empty one: gzip makes a 1032nd of zeros.
+const MOST_PLAIN: u64 = 1100;
+const LEAST_PLAIN: u64 = 1 << 20;
+
 /// Why no blob comes of it.
 #[derive(Debug, thiserror::Error)]
 pub enum AssemblyError {
@@ -26,6 +32,9 @@ pub enum AssemblyError {
     /// The description of the compression is none.
     #[error("{0}")]
     Description(#[from] InvalidDescription),
+    /// The description is not that of these contents, or takes more work than a layer does.
+    #[error("the description of the compression does not fit the layer's contents")]
+    DoesNotFit,
     /// The contents do not belong to the description.
     #[error("{0}")]
     Restore(#[from] RestoreError),
@@ -57,14 +66,21 @@ pub fn assemble(
     to: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
     go_on: &mut dyn FnMut() -> io::Result<()>,
 ) -> Result<Written, AssemblyError> {
+    let (plain, size) = (recipe.plain_size(), recipe.blob().size);
     let description = match recipe.description() {
         [] => None,
-        bytes => Some(Description::from_bytes(bytes)?),
+        bytes => Some(Description::from_bytes_within(bytes, DESCRIPTION)?),
     };
-    if let Some(description) = &description
-        && description.stream_length() != recipe.blob().size
-    {
-        return Err(AssemblyError::Size);
+    if plain / MOST_PLAIN > size + LEAST_PLAIN / MOST_PLAIN {
+        return Err(AssemblyError::DoesNotFit);
+    }
+    if let Some(description) = &description {
+        if description.stream_length() != size {
+            return Err(AssemblyError::Size);
+        }
+        if !description.fits(plain) {
+            return Err(AssemblyError::DoesNotFit);
+        }
     }
     let mut blob = Blob {
         restorer: description.as_ref().map(Restorer::new),

@@ -70,6 +70,11 @@ impl Part {
         };
         bytes as u64
     }
+
+    /// Bytes of memory that it takes while a stream is made: a vector grows to twice of what it has, and one slice at a time is copied.
+    pub(crate) fn memory(&self) -> u64 {
+        2 * (size_of::<Part>() as u64 + self.kept_bytes())
+    }
 }
 
 /// A part that is made of plain bytes, by itself: a slice needs no other slice.

@@ -52,6 +52,9 @@ pub enum InvalidDescription {
     /// A number that cannot be.
     #[error("the description has a number that cannot be")]
     Number,
+    /// It would take more memory than this.
+    #[error("the description takes more than {0} bytes of memory")]
+    Memory(u64),
 }
 
 impl Description {
@@ -72,12 +75,21 @@ impl Description {
         bytes
     }
 
-    /// The description that these bytes are. Takes memory in proportion to them.
+    /// The description that these bytes are. Takes memory in proportion to them: up to fifty times as much.
     ///
     /// # Errors
     ///
     /// [`InvalidDescription`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Description, InvalidDescription> {
+        Description::from_bytes_within(bytes, u64::MAX)
+    }
+
+    /// The same, if it takes so many bytes of memory at most while a stream is made by it.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidDescription`].
+    pub fn from_bytes_within(bytes: &[u8], memory: u64) -> Result<Description, InvalidDescription> {
         let rest = bytes.strip_prefix(&MAGIC).ok_or(InvalidDescription::Magic)?;
         let (version, rest) = rest.split_first_chunk().ok_or(InvalidDescription::Length)?;
         match u32::from_le_bytes(*version) {
@@ -87,9 +99,13 @@ impl Description {
         let mut reader = Reader(rest);
         let count = reader.number()?;
         let mut parts = Vec::new();
-        let (mut plain, mut bits) = (0_u64, 0_u64);
+        let (mut plain, mut bits, mut taken) = (0_u64, 0_u64, 0_u64);
         for _ in 0..count {
             let part = reader.part()?;
+            taken = taken.saturating_add(part.memory());
+            if taken > memory {
+                return Err(InvalidDescription::Memory(memory));
+            }
             if let Part::Slice(slice) = &part {
                 // Each is at most as much, so the sums do not overflow before they are refused.
                 (plain, bits) = (plain + slice.plain, bits + slice.bits);

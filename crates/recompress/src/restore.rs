@@ -6,6 +6,13 @@ use crate::description::{Description, MOST_HISTORY, Part};
 use crate::kept::Kept;
 use crate::slice::{Mismatch, SliceRestorer};
 
+/// Plain bytes around slices that are wanted with theirs, by each plain byte of the stream, at most; a stream may have so many more.
+const MOST_AROUND: u64 = 16;
+const LEAST_PLAIN: u64 = 4 << 20;
+/// Slices of a stream, at most: so many, and one for each so many plain bytes.
+const MOST_SLICES: u64 = 4096;
+const LEAST_OF_SLICE: u64 = 4096;
+
 /// Why a stream cannot be made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
@@ -73,7 +80,27 @@ impl Description {
 
     /// How many bytes the stream has.
     pub fn stream_length(&self) -> u64 {
-        self.places().last().map_or(0, |place| place.stream.end)
+        let lengths = self.parts.iter().map(|part| match part {
+            Part::Bytes(bytes) => bytes.len() as u64,
+            Part::Slice(slice) => slice.bytes(),
+        });
+        lengths.sum()
+    }
+
+    /// Whether it is that of a stream of so many plain bytes, and making the stream takes work in proportion to them: what a stranger sends
+    /// may have millions of slices of nothing, each of which wants megabytes before it.
+    pub fn fits(&self, plain: u64) -> bool {
+        let (mut own, mut around, mut slices) = (0_u64, 0_u64, 0_u64);
+        for part in &self.parts {
+            if let Part::Slice(slice) = part {
+                own += slice.plain;
+                around += u64::from(slice.history) + u64::from(slice.lookahead);
+                slices += 1;
+            }
+        }
+        own == plain
+            && around / MOST_AROUND <= plain + LEAST_PLAIN
+            && slices <= MOST_SLICES + plain / LEAST_OF_SLICE
     }
 
     /// Makes one part. `plain` is what it needs ([`Place::needs`]).
@@ -154,6 +181,12 @@ impl<'a> Restorer<'a> {
         }
     }
 
+    /// Forgets what came for a slice that has made all of its bytes, but for what the next one may want before it.
+    fn forget(&mut self) {
+        let needed = self.plain.end().min(self.next);
+        self.plain.forget_before(needed.saturating_sub(MOST_HISTORY));
+    }
+
     fn go_on(&mut self, is_end: bool, stream: &mut Vec<u8>) -> Result<(), RestoreError> {
         loop {
             if let Some(slice) = &mut self.slice {
@@ -171,7 +204,10 @@ impl<'a> Restorer<'a> {
             match self.parts.as_slice().first() {
                 // More would be kept, and nothing made of them.
                 None if self.next < self.plain.end() => return Err(RestoreError::TooManyPlainBytes),
-                None => return Ok(()),
+                None => {
+                    self.forget();
+                    return Ok(());
+                }
                 Some(Part::Bytes(bytes)) => stream.extend_from_slice(bytes),
                 Some(Part::Slice(slice)) => {
                     // The bytes before a slice are there; of those after its beginning there may be none yet.
@@ -182,11 +218,11 @@ impl<'a> Restorer<'a> {
                     let has_come = self.plain.end() >= self.from;
                     if !has_come || history.len() < slice.history as usize {
                         // What is missing before a slice that has begun does not come any more.
-                        return if is_end || has_come {
-                            Err(RestoreError::TooFewPlainBytes)
-                        } else {
-                            Ok(())
-                        };
+                        if is_end || has_come {
+                            return Err(RestoreError::TooFewPlainBytes);
+                        }
+                        self.forget();
+                        return Ok(());
                     }
                     if slice.is_first() {
                         self.stream_from = self.from;
@@ -199,5 +235,56 @@ impl<'a> Restorer<'a> {
             }
             self.parts.next();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A slice that makes nothing of its plain bytes.
+    fn nothing(plain: u64, history: u32) -> Part {
+        Part::Slice(crate::description::Slice {
+            plain,
+            history,
+            lookahead: 0,
+            bits: 0,
+            begun: (0, 0),
+            is_last: false,
+            making: crate::description::Making::Encoder {
+                method: crate::method::Method {
+                    family: crate::method::Family::Go,
+                    level: 6,
+                    variant: 0,
+                    block: 0,
+                },
+                state: None,
+                flushes: Vec::new(),
+            },
+        })
+    }
+
+    #[test]
+    fn plain_bytes_of_a_slice_that_makes_nothing_are_not_kept() {
+        let parts = vec![nothing(1 << 40, 0), nothing(0, 0)];
+        let description = Description { parts };
+        let mut restorer = Restorer::new(&description);
+        let (piece, mut made) = (vec![0; 256 << 10], Vec::new());
+        for _ in 0..256 {
+            restorer.write(&piece, &mut made).unwrap();
+            // It is let go when that is half of what is kept.
+            let most = 2 * MOST_HISTORY as usize + 2 * piece.len();
+            assert!(restorer.plain.len() <= most, "{}", restorer.plain.len());
+        }
+    }
+
+    #[test]
+    fn work_is_in_proportion_to_the_plain_bytes() {
+        let fits = |parts: Vec<Part>, plain| Description { parts }.fits(plain);
+        assert!(fits(vec![nothing(10, 0), nothing(20, 5)], 30));
+        assert!(!fits(vec![nothing(10, 0), nothing(20, 5)], 31), "another stream");
+        let many = |n: u64, history| (0..n).map(|_| nothing(0, history)).collect();
+        assert!(fits(many(MOST_SLICES, 0), 0) && !fits(many(MOST_SLICES + 1, 0), 0));
+        assert!(!fits(many(100, MOST_HISTORY as u32), 0));
     }
 }

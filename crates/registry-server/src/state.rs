@@ -18,6 +18,7 @@ use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::mode_file::ModeFile;
 use crate::page::activity::Activity;
+use crate::server::clients::Clients;
 use crate::starts::Starts;
 use crate::watchers::Watchers;
 use xebec_events::{Event, Listener, Reports};
@@ -86,6 +87,8 @@ pub struct Registry {
     pub cutting: Cutting,
     /// Turns of layers that are put together.
     pub(crate) assembling: Arc<Semaphore>,
+    /// How many of them each client has.
+    pub(crate) assemblers: Arc<Clients>,
     /// The part of the store that restores blobs: for its figures, and for contents of layers.
     pub restorer: Option<Restorer>,
     /// Requests that failed or were slow lately.
@@ -120,6 +123,7 @@ impl Registry {
             deduplicates: false,
             cutting: Cutting::default(),
             assembling: Arc::new(Semaphore::new(ASSEMBLED_AT_ONCE)),
+            assemblers: Arc::default(),
             restorer: None,
             activity: Activity::default(),
             watchers: Arc::default(),

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use xebec_assembly::{AssemblyError, Materials, Written, assemble, take_apart, write_contents};
 use xebec_recipe::{Blob, ChunkId, Cutter, Limits, Piece, Recipe, RecipeBuilder};
-use xebec_recompress::RestoreError;
+use xebec_recompress::InvalidDescription;
 
 /// A member of a tar stream.
 fn member(tar: &mut Vec<u8>, name: &str, contents: &[u8]) {
@@ -183,7 +183,7 @@ fn other_contents_make_another_blob_or_none() {
 #[test]
 fn a_blob_is_no_longer_than_its_recipe_says() {
     let mut recipe = RecipeBuilder::new(Limits::default());
-    recipe.add(Piece::Zeros(1 << 40)).unwrap();
+    recipe.add(Piece::Zeros(1 << 30)).unwrap();
     let of = Blob {
         digest: String::new(),
         size: 1 << 20,
@@ -216,11 +216,32 @@ fn a_description_of_fewer_plain_bytes_ends_the_work_at_once() {
         asked += 1;
         Ok(())
     });
-    assert!(matches!(
-        outcome,
-        Err(AssemblyError::Restore(RestoreError::TooManyPlainBytes))
-    ));
-    assert!(asked < 20, "{asked}");
+    assert!(matches!(outcome, Err(AssemblyError::DoesNotFit)));
+    assert_eq!(asked, 0);
+}
+
+#[test]
+fn a_description_that_takes_too_much_memory_is_refused() {
+    // 600,000 parts without bytes.
+    let described = [&b"XBRECOMP\x01\0\0\0\xc0\xcf\x24"[..], &vec![0; 1_200_000]].concat();
+    let of = Blob {
+        digest: String::new(),
+        size: 0,
+    };
+    let recipe = RecipeBuilder::new(Limits::default()).finish(of, described);
+    let materials = Materials {
+        is_here: &|_| false,
+        here: &mut |_| Err(io::ErrorKind::NotFound.into()),
+        sent: &mut io::empty(),
+    };
+    let outcome = assemble(&recipe.unwrap(), materials, &mut |_| Ok(()), &mut || Ok(()));
+    assert!(
+        matches!(
+            outcome,
+            Err(AssemblyError::Description(InvalidDescription::Memory(_)))
+        ),
+        "{outcome:?}"
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod sources;
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,11 +19,12 @@ use hyper::{Method, StatusCode};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc;
+use xebec_access::Peer;
 use xebec_assembly::{AssemblyError, Incoming, Order, OrderError, Parcel, RECIPE};
 use xebec_dedup::{Cutting, Restorer, Source};
 use xebec_events::EventKind;
 use xebec_native::push::{
-    BITMAP_TYPE, Bitmap, Cut, MAX_QUESTION, Offer, PARCEL_TYPE, QUESTION_TYPE, Question,
+    BITMAP_TYPE, Bitmap, Cut, MAX_QUESTION, MAX_RECIPE, Offer, PARCEL_TYPE, QUESTION_TYPE, Question,
 };
 use xebec_recipe::ChunkId;
 use xebec_store::{Blob, Digest, RepositoryName, Store, StoreError, UploadId};
@@ -30,13 +32,19 @@ use xebec_store::{Blob, Digest, RepositoryName, Store, StoreError, UploadId};
 use super::call::{Call, Outcome, What};
 use super::{failure, manifests, quota, reply, uploads};
 use crate::error::{ApiError, Code};
+use crate::server::clients::Admitted;
 
 /// Bytes of a layer that is put together, at most.
 const MOST_LAYER: u64 = 16 << 30;
 /// Time that a layer may take: so long, and a second for so many bytes that come, and that it has.
 const TIME: Duration = Duration::from_secs(60);
-const SLOWEST_COMING: u64 = 32 << 10;
+const SLOWEST_COMING: u64 = 256 << 10;
 const SLOWEST_MADE: u64 = 1 << 20;
+/// Layers and questions of one client that are under way, at most.
+const MOST_OF_ONE: usize = 2;
+/// How often an upload that came to nothing is given up again while its last piece is being written, and after which pause.
+const GIVEN_UP: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(100);
 /// Pieces on their way to the thread that works, and from it.
 const UNDER_WAY: usize = 4;
 
@@ -77,6 +85,7 @@ async fn question(call: &mut Call<'_>, repository: &RepositoryName, restorer: &R
     })?;
     let question = Question::decode(&body).map_err(|error| invalid(&error))?;
     drop(body);
+    let turn = turn(call)?;
     let sources = sources::open(call, repository, restorer, &question.sources).await?;
     let looking = tokio::task::spawn_blocking(move || {
         let mut bitmap = Bitmap::new(question.contents.len());
@@ -85,7 +94,7 @@ async fn question(call: &mut Call<'_>, repository: &RepositoryName, restorer: &R
                 bitmap.set(number);
             }
         }
-        drop(room);
+        drop((room, turn));
         bitmap
     });
     let failed = |error| ApiError::internal("looking for contents", &error);
@@ -119,12 +128,13 @@ async fn stored(
         ApiError::new(Code::SizeInvalid, "say with Content-Length how many bytes come")
             .with_status(StatusCode::LENGTH_REQUIRED)
     })?;
-    let turn = call.registry.assembling.clone().try_acquire_owned();
-    let turn = turn.map_err(|_| {
-        let detail = "too many layers are put together now; push the blob";
-        ApiError::new(Code::TooManyRequests, detail).with_header(RETRY_AFTER, "2")
-    })?;
-    let time = TIME + Duration::from_secs(coming / SLOWEST_COMING);
+    if coming > MOST_LAYER + MAX_QUESTION as u64 + MAX_RECIPE {
+        let detail =
+            format!("{coming} bytes are more than any layer has that is put together; push the blob");
+        return Err(ApiError::new(Code::SizeInvalid, detail).with_status(StatusCode::PAYLOAD_TOO_LARGE));
+    }
+    let turn = turn(call)?;
+    let time = TIME + Duration::from_secs(coming.min(MAX_RECIPE) / SLOWEST_COMING);
     let (registry, parts) = (call.registry, call.parts);
     let ordering = async {
         let mut incoming = Incoming::new(&mut *call.body);
@@ -141,10 +151,10 @@ async fn stored(
     let (named, order, begun, memory) = ordered.map_err(|_| late())??;
     let (digest, size) = of_blob(&order, MOST_LAYER.min(registry.settings.max_blob))?;
     let sources = sources::open(call, repository, restorer, &named).await?;
-    let here = left_out(&order, &sources)?;
+    let (order, sources, here) = left_out(order, sources).await?;
     let room = quota::room(call, repository, Some(size)).await?;
     let upload = Upload::begin(&registry.store, repository).await?;
-    let time = time + Duration::from_secs(size / SLOWEST_MADE);
+    let time = TIME + Duration::from_secs(coming / SLOWEST_COMING + size / SLOWEST_MADE);
     let recipe = order.recipe;
     let work = Work {
         parcel: Parcel { recipe, here },
@@ -162,7 +172,22 @@ async fn stored(
 struct Work {
     parcel: Parcel,
     sources: Vec<Source>,
-    turn: OwnedSemaphorePermit,
+    turn: Turn,
+}
+
+/// Held while something of a push is worked on.
+type Turn = (OwnedSemaphorePermit, Admitted);
+
+fn turn(call: &Call<'_>) -> Result<Turn, ApiError> {
+    let registry = call.registry;
+    let peer = call.parts.extensions.get::<Peer>();
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0.ip());
+    let of_one = registry.assemblers.admit(peer, MOST_OF_ONE);
+    let of_all = registry.assembling.clone().try_acquire_owned().ok();
+    of_all.zip(of_one).ok_or_else(|| {
+        let detail = "too many layers are put together now; push the blob";
+        ApiError::new(Code::TooManyRequests, detail).with_header(RETRY_AFTER, "2")
+    })
 }
 
 /// The blob that is named.
@@ -180,16 +205,23 @@ fn of_blob(order: &Order, most: u64) -> Result<(Digest, u64), ApiError> {
 }
 
 /// Which of the sources has each content that was left out.
-fn left_out(order: &Order, sources: &[Source]) -> Result<HashMap<ChunkId, usize>, ApiError> {
-    let mut here = HashMap::new();
-    for (number, (id, length)) in order.recipe.chunks().enumerate() {
-        if order.left_out.has(number) {
-            let source = sources::find(sources, &id, length)
-                .ok_or_else(|| conflict(&format!("{id} is not in the layers that were named")))?;
-            here.insert(id, source);
+async fn left_out(
+    order: Order,
+    sources: Vec<Source>,
+) -> Result<(Order, Vec<Source>, HashMap<ChunkId, usize>), ApiError> {
+    let looking = tokio::task::spawn_blocking(move || {
+        let mut here = HashMap::new();
+        for (number, (id, length)) in order.recipe.chunks().enumerate() {
+            if order.left_out.has(number) {
+                let source = sources::find(&sources, &id, length)
+                    .ok_or_else(|| conflict(&format!("{id} is not in the layers that were named")))?;
+                here.insert(id, source);
+            }
         }
-    }
-    Ok(here)
+        Ok((order, sources, here))
+    });
+    let failed = |error| ApiError::internal("looking for contents", &error);
+    looking.await.map_err(failed)?
 }
 
 /// An upload that goes again, unless it becomes a blob.
@@ -280,7 +312,14 @@ impl Drop for Upload {
         let Ok(handle) = Handle::try_current() else { return };
         let (store, repository) = (self.store.clone(), self.repository.clone());
         // The client has no address to go on at.
-        handle.spawn(async move { store.cancel_upload(&repository, &id).await });
+        handle.spawn(async move {
+            for _ in 0..GIVEN_UP {
+                match store.cancel_upload(&repository, &id).await {
+                    Err(StoreError::Busy(_)) => tokio::time::sleep(PAUSE).await,
+                    _ => return,
+                }
+            }
+        });
     }
 }
 
