@@ -202,9 +202,15 @@ impl CommittedImages {
     }
 
     /// Whether the image of that name may be one of these although their list cannot be read: the name stands in what is left of it, or a
-    /// manifest or another blob has the name.
+    /// manifest or another blob has the name. If nothing is left of the list, or its file cannot be read, any may be.
     pub fn may_have(&self, name: &str) -> bool {
-        let bytes = read_limited(&self.directory.join(INDEX), MOST_BYTES).unwrap_or_default();
+        let has_blobs = || fs::read_dir(self.blobs()).is_ok_and(|mut blobs| blobs.next().is_some());
+        let bytes = match read_limited(&self.directory.join(INDEX), MOST_BYTES) {
+            Ok(bytes) if bytes.is_empty() && has_blobs() => return true,
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return false,
+            Err(_) => return true,
+        };
         let quoted = Value::from(name).to_string();
         let is_in_it = bytes
             .windows(quoted.len())

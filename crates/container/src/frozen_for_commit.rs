@@ -46,12 +46,42 @@ pub(crate) fn let_go_on(directory: &Path, record: &Record) {
     // It may have been removed since.
     if directory.join(FROZEN_MARKER).exists() {
         let group = record.control_group();
-        if control_groups::is_frozen(&group) && control_groups::set_frozen(&group, false) {
+        let is_frozen = control_groups::is_frozen(&group);
+        let goes_on = is_frozen && control_groups::set_frozen(&group, false);
+        if goes_on {
             tracing::warn!(
                 container = record.id,
                 "goes on: the `xebec commit` that paused it was killed"
             );
         }
-        forget(directory);
+        // Otherwise another process tries again: one that may write the control group, or that sees it.
+        if goes_on || (!is_frozen && record.is_in_this_namespace()) {
+            forget(directory);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_stays_while_nobody_has_seen_that_the_container_goes_on() {
+        let top = tempfile::tempdir().unwrap();
+        let note_file = top.path().join(FROZEN_MARKER);
+        fs::create_dir(top.path().join(UPPER)).unwrap();
+        note(top.path());
+        let mut record = Record::new("web", top.path()).unwrap();
+        let own = record.namespace.replace(1);
+        let_go_on(top.path(), &record);
+        assert!(note_file.exists(), "its control groups may not be seen here");
+        record.namespace = own;
+        let reader = try_lock_directory(&top.path().join(UPPER)).unwrap();
+        let_go_on(top.path(), &record);
+        assert!(note_file.exists(), "its reader lives");
+        drop(reader);
+        let_go_on(top.path(), &record);
+        assert!(!note_file.exists());
     }
 }

@@ -229,8 +229,11 @@ impl Drop for HeldLayer {
         if self.is_frozen
             && let Some(record) = &self.container.record
         {
-            control_groups::set_frozen(&record.control_group(), false);
-            frozen_for_commit::forget(&self.container.directory);
+            let group = record.control_group();
+            // Otherwise the note has another process try again.
+            if control_groups::set_frozen(&group, false) || !control_groups::is_frozen(&group) {
+                frozen_for_commit::forget(&self.container.directory);
+            }
             FROZEN.lock().containers -= 1;
         }
     }

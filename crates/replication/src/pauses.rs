@@ -104,6 +104,10 @@ impl Known {
         let never = Pause { tries: 0, until: 0 };
         let paused = self.places.entry(place.clone()).or_insert(never);
         if paused.until <= now {
+            // Nothing has failed there for long, although perhaps nothing was written either.
+            if now.saturating_sub(paused.until) > pause(paused.tries) {
+                paused.tries = 0;
+            }
             paused.tries = paused.tries.saturating_add(1);
             paused.until = now.saturating_add(pause(paused.tries));
         }
@@ -188,9 +192,10 @@ mod tests {
         pauses.end();
         assert_eq!(pauses.places(begin).len(), 0);
         let later = begin + 60 * MINUTE;
-        (0..4).for_each(|number| {
-            pauses.after("1", &away("two"), later + number * 300 * MINUTE);
-        });
+        for minutes in [0, 6, 17, 38] {
+            pauses.after("1", &away("two"), later + minutes * MINUTE);
+        }
+        assert!(!pauses.places(later + 77 * MINUTE).is_empty(), "the fourth pause");
         pauses.end();
         assert!(pauses.after("1", &away("two"), later) <= later + 8 * MINUTE);
     }
@@ -213,6 +218,22 @@ mod tests {
         assert_eq!(pauses.places(second), names(&["one", "two"]));
         assert_eq!(pauses.places(second + 9 * MINUTE), names(&["one"]));
         assert_eq!(pauses.places(second + 10 * MINUTE), names(&[]));
+    }
+
+    /// Nobody writes to a place that was only read, so that nobody says that it answers again.
+    #[test]
+    fn the_pauses_of_a_place_that_has_not_failed_for_long_begin_anew() {
+        let one = BTreeSet::from(["one".parse().unwrap()]);
+        // The third pause takes 20 minutes, up to the 37th.
+        for (minutes, next) in [(57, 40), (58, 5)] {
+            let pauses = Pauses::default();
+            for failed in [0, 6, 17, minutes] {
+                pauses.after("1", &away("one"), failed * MINUTE);
+            }
+            let end = (minutes + next) * MINUTE;
+            assert_eq!(pauses.places(end - 1), one, "{minutes}");
+            assert_eq!(pauses.places(end), BTreeSet::new(), "{minutes}");
+        }
     }
 
     /// The pause of a place may run out between the look at it and the note of what came of it.

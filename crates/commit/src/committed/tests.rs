@@ -187,6 +187,15 @@ fn of_a_damaged_list_it_is_said_what_to_do_and_which_names_may_be_in_it() {
     ] {
         assert_eq!(images.may_have(name), may_be, "{name}");
     }
+    // Nothing is left of it, as after a power cut.
+    fs::write(&path, b"").unwrap();
+    assert!(images.list().is_err() && images.may_have("r.example/other:1"));
+    // It cannot be read at all.
+    fs::write(&path, vec![b' '; usize::try_from(MOST_BYTES).unwrap() + 1]).unwrap();
+    let said = images.list().unwrap_err().to_string();
+    assert!(said.contains(&path.display().to_string()), "{said}");
+    assert!(images.may_have("r.example/other:1"));
+    fs::write(&path, &bytes).unwrap();
     // Nothing is changed by it, and what is moved away is there again when it comes back.
     assert!(images.remove("r.example/app:1").is_err());
     let aside = top.path().join("aside");
