@@ -210,7 +210,7 @@ impl Images {
             .map_err(|error| Failure::new(FailureKind::Host, error))?;
         let (active, others): (Vec<Container>, Vec<Container>) =
             found.containers.into_iter().partition(Container::is_active);
-        check_unneeded(name, manifest, &active)?;
+        check_unused(name, manifest, &active)?;
         match force {
             true => Ok(()),
             false => check_unneeded(name, manifest, &others),
@@ -351,6 +351,31 @@ impl Images {
         }
         Ok(())
     }
+}
+
+/// Refuses to remove an image, called `name`, that containers run: no option removes it then.
+fn check_unused(name: &str, manifest: Digest, active: &[Container]) -> Result<(), Failure> {
+    let manifest = manifest.to_string();
+    let is_its = |container: &&Container| {
+        let saved = container.saved.as_ref();
+        saved.and_then(|saved| saved.manifest.as_ref()) == Some(&manifest)
+    };
+    let mut names: Vec<&str> = active
+        .iter()
+        .filter(is_its)
+        .map(|one| one.name.as_str())
+        .collect();
+    names.sort_unstable();
+    let stop = names.join(" ");
+    let message = match names.len() {
+        0 => return Ok(()),
+        1 => format!("{name} is in use by the container {stop}; stop it first (xebec stop {stop})"),
+        _ => format!(
+            "{name} is in use by the containers {}; stop them first (xebec stop {stop})",
+            names.join(", ")
+        ),
+    };
+    Err(Failure::new(FailureKind::Usage, message))
 }
 
 /// The committed image of that name. A list that cannot be read keeps nobody from images that cannot be in it.

@@ -89,6 +89,41 @@ fn a_committed_image_without_a_record_is_kept_for_containers_that_have_ended() {
     assert_eq!(images.find_committed(NAME).unwrap(), None);
 }
 
+/// Nothing says which names were in it.
+#[tokio::test]
+async fn without_anything_left_of_the_list_no_name_becomes_one_of_a_registry() {
+    let Host { paths, images, .. } = host();
+    keep(&images);
+    let list = paths.committed().join("index.json");
+    std::fs::write(&list, "").unwrap();
+    let other: Reference = "registry.example.com/other:1".parse().unwrap();
+    let Err(refused) = images.resolve_committed(&other, None).await else {
+        panic!("it is found elsewhere");
+    };
+    let said = refused.to_string();
+    assert!(said.contains(&list.display().to_string()), "{said}");
+}
+
+#[test]
+fn an_image_that_a_container_runs_is_not_removed_by_force() {
+    let Host { paths, .. } = host();
+    let [one, two] = ["one", "two"].map(|name| Digest::of(name.as_bytes()));
+    ended(&paths, "web", one);
+    ended(&paths, "db", one);
+    let directories = Directories {
+        state: paths.containers(),
+        run: paths.run().to_owned(),
+    };
+    let found = xebec_container::containers(&directories).unwrap().containers;
+    assert!(check_unused(NAME, two, &found).is_ok());
+    let said = check_unused(NAME, one, &found).unwrap_err().to_string();
+    assert!(
+        said.contains("in use by the containers db, web; stop them first"),
+        "{said}"
+    );
+    assert!(!said.contains("--force"), "{said}");
+}
+
 #[tokio::test]
 async fn a_damaged_list_of_committed_images_keeps_nobody_from_other_images() {
     let Host { paths, images, .. } = host();
