@@ -76,6 +76,20 @@ class FailedTests(unittest.TestCase):
         inner = b"\nfailures:\n\n---- outer stdout ----\n\nthread 'outer' panicked at o.rs:1:2:\n" + printed + b"\nfailures:\n    outer\n"
         self.assertEqual(sorted(unit.said(inner)), ["a::fails", "outer"])
 
+    def test_a_flaky_test_has_a_line_of_its_own(self):
+        program = {"target": {"src_path": "/c/src/lib.rs", "kind": ["lib"]}, "manifest_path": "/c/Cargo.toml"}
+        program |= {"package_id": "path+file:///c#xebec-c@0.1.0", "executable": "/c/program"}
+        shown = io.TextIOWrapper(io.BytesIO())
+        real, unit.run = unit.run, lambda *_: (0, b"\ntest result: ok. 1 passed; 0 failed\n")
+        try:
+            with contextlib.redirect_stdout(shown):
+                self.assertFalse(unit.fails_again(program, ["a::fails"]))
+        finally:
+            unit.run = real
+        shown.flush()
+        lines = shown.buffer.getvalue().decode().splitlines()
+        self.assertEqual([line for line in lines if line.startswith("FLAKY ")], lines[-1:])
+
     def test_a_second_try_counts_only_if_all_of_them_ran(self):
         program = {"target": {"src_path": "/c/src/lib.rs", "kind": ["lib"]}, "manifest_path": "/c/Cargo.toml"}
         program |= {"package_id": "path+file:///c#xebec-c@0.1.0", "executable": "/c/program"}
